@@ -1,0 +1,80 @@
+# Everything runs from .venv, made once and again when pyproject.toml or constraints.txt change.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11 python3.12 python3.13 python3 python
+BIN := .venv/bin
+STAMP := .venv/.installed
+SOAK_RUNS ?= 3
+# Two threads of a small model only get into each other's way.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test lint bench soak clean system
+
+help:
+	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
+	@echo "make test    lint and all tests"
+	@echo "make lint    ruff, mypy --strict, import-linter"
+	@echo "make bench   what the instrumentation costs"
+	@echo "make soak    the demo SOAK_RUNS times"
+	@echo "make clean   remove the environment, the demo and all caches"
+
+# KEEP=0 stops everything at the end even on a terminal; PORT=8080 picks the port.
+demo: $(STAMP)
+	@$(BIN)/airflow-ett demo $(if $(filter 0,$(KEEP)),--no-keep) $(if $(PORT),--port $(PORT))
+
+test: lint system
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timing | tail -n 2
+
+bench: $(STAMP)
+	@for script in bench/*.py; do $(BIN)/python "$$script"; done
+
+soak: $(STAMP)
+	@for run in $$(seq $(SOAK_RUNS)); do \
+	  echo "soak run $$run of $(SOAK_RUNS)"; \
+	  $(BIN)/airflow-ett demo --no-keep; \
+	done
+
+clean:
+	@rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The browser tests need Chromium, torch.compile a C++ compiler. Elsewhere than on Debian, or not
+# as root, what is missing makes its tests skip, with the reason.
+system:
+	@missing=; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v g++ >/dev/null || missing="$$missing g++"; \
+	if [ -n "$$missing" ] && [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
+	  echo "installing$$missing"; \
+	  apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+$(STAMP): pyproject.toml constraints.txt
+	@python=; \
+	for candidate in $(PYTHON); do \
+	  if $$candidate -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	      2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "airflow-ett needs Python 3.11, 3.12 or 3.13 with its venv module; none was found." \
+	    "Install one or name it: make PYTHON=/path/to/python3.12 ..." >&2; \
+	  exit 1; \
+	fi; \
+	if [ "$$(df -Pk . | awk 'NR == 2 {print $$4}')" -lt 4000000 ]; then \
+	  echo "airflow-ett needs 4 GB of free disk space for .venv and the demo." >&2; \
+	  exit 1; \
+	fi; \
+	echo "installing into .venv with $$($$python --version) (once; takes minutes)"; \
+	$$python -m venv .venv
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
