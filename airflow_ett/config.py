@@ -1,0 +1,137 @@
+"""Every ``[ett]`` option and environment variable, typed, in one place.
+
+An option is read from ``AIRFLOW__ETT__<OPTION>``, then from section ``[ett]`` of Airflow's
+configuration (through Airflow itself where it is loaded or its ``_CMD`` and ``_SECRET`` forms are
+used; from its ``airflow.cfg`` otherwise), then from the default.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_ett.errors import ConfigurationError
+
+JOB_VARIABLE = "ETT_JOB"
+"""Environment variable that carries the job's context to the trainer (base64url JSON)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One ``[ett]`` option: its name, what it means, and its default as text."""
+
+    name: str
+    help: str
+    default: str
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "deployment",
+        "Name of this Airflow deployment; part of every job's identity, so that staging never "
+        "adopts production's job.",
+        "default",
+    ),
+    Option(
+        "run_root",
+        "Folder of the run directories (job logs, claims, cursors). Workers, triggerers and "
+        "trainers must all see it.",
+        "{AIRFLOW_HOME}/ett/runs",
+    ),
+    Option(
+        "checkpoint_root",
+        "Folder of the checkpoints; empty keeps them in the run directory.",
+        "",
+    ),
+    Option(
+        "local_state_dir",
+        "Folder in which the local_detached scheduler keeps its apps.",
+        "{AIRFLOW_HOME}/ett/local",
+    ),
+    Option(
+        "sql_alchemy_conn",
+        "Database of the ETT% tables. SQLite suits one machine; production uses Postgres.",
+        "sqlite:///{AIRFLOW_HOME}/ett/ett.db",
+    ),
+    Option("timezone", "Zone of the rollup's day buckets (an IANA name).", "UTC"),
+)
+
+_DEFAULTS = {option.name: option.default for option in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The resolved ``[ett]`` options; paths are absolute."""
+
+    deployment: str
+    run_root: Path
+    checkpoint_root: str
+    local_state_dir: Path
+    sql_alchemy_conn: str
+    timezone: str
+
+
+def airflow_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return ``AIRFLOW_HOME`` as Airflow resolves it."""
+    return Path(environ.get("AIRFLOW_HOME") or "~/airflow").expanduser().absolute()
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Resolve all options.
+
+    Raises :class:`ConfigurationError` that names the option when a value cannot be used.
+    """
+    read = _reader(environ)
+    home = airflow_home(environ)
+
+    def value(name: str) -> str:
+        text = environ.get(f"AIRFLOW__ETT__{name.upper()}") or read(name) or _DEFAULTS[name]
+        return text.replace("{AIRFLOW_HOME}", str(home))
+
+    deployment = value("deployment")
+    if not deployment.strip():
+        raise ConfigurationError("[ett] deployment", "must not be empty")
+    return Settings(
+        deployment=deployment,
+        run_root=_folder("run_root", value("run_root")),
+        checkpoint_root=value("checkpoint_root"),
+        local_state_dir=_folder("local_state_dir", value("local_state_dir")),
+        sql_alchemy_conn=value("sql_alchemy_conn"),
+        timezone=value("timezone"),
+    )
+
+
+def _folder(name: str, text: str) -> Path:
+    path = Path(text).expanduser()
+    if not path.is_absolute():
+        raise ConfigurationError(f"[ett] {name}", f"must be an absolute path, not {text!r}")
+    return path
+
+
+def _reader(environ: Mapping[str, str]) -> Callable[[str], str]:
+    """Return a function from option name to its configured text, or to '' where unset."""
+    home = airflow_home(environ)
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(environ.get("AIRFLOW_CONFIG") or home / "airflow.cfg")
+    section = dict(parser["ett"]) if parser.has_section("ett") else {}
+    if environ is os.environ and _needs_airflow(section, environ):
+        conf = importlib.import_module("airflow.configuration").conf
+        return lambda name: str(conf.get("ett", name, fallback="") or "")
+    return lambda name: section.get(name, "")
+
+
+def _needs_airflow(section: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    """Airflow's own reader takes seconds to import: ask it where it is there already, or where a
+    value has a form that only it resolves."""
+    if "airflow.configuration" in sys.modules:
+        return True
+    names = [*section, *(n.lower() for n in environ if n.startswith("AIRFLOW__ETT__"))]
+    special = any(n.endswith(("_cmd", "_secret")) for n in names)
+    special = special or any("%" in value or "$" in value for value in section.values())
+    return special and importlib.util.find_spec("airflow") is not None

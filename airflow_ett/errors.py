@@ -1,0 +1,93 @@
+"""Every exception this package raises on purpose.
+
+::
+
+    EttError
+    ├── ConfigurationError      a parameter or an option is wrong; names it
+    ├── EventLogError           a log line or a job context that cannot be read
+    ├── JobLogError             the job's log cannot be reached: submit and cancel nothing
+    │   └── Fenced              a newer owner holds the job; stop and touch nothing
+    ├── LaunchError             the scheduler refused or could not be asked
+    ├── CheckpointError         a checkpoint is missing, incomplete or damaged
+    ├── StoreError              the database is missing, old, new or away
+    │   └── StoreMismatch       it answers, but at another revision than this version needs
+    ├── PublishError            the model could not be published; nothing became visible
+    ├── DemoError               the demo, or the Airflow it runs, cannot go on
+    └── TrainingFailed          a job ended without success; carries the cause and its evidence
+
+A message says what happened, to which job, attempt and replica, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class EttError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigurationError(EttError):
+    """A parameter or an ``[ett]`` option is wrong.
+
+    ``parameter`` is its name as the user wrote it.
+    """
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"{parameter}: {problem}")
+        self.parameter = parameter
+        self.problem = problem
+
+
+class EventLogError(EttError):
+    """A log line or a job context cannot be read."""
+
+
+class JobLogError(EttError):
+    """The job's log cannot be reached. Keep watching; never submit, never cancel."""
+
+
+class Fenced(JobLogError):
+    """A newer owner has claimed the job; the older one stops and touches nothing."""
+
+
+class LaunchError(EttError):
+    """The scheduler refused a request or could not be asked."""
+
+
+class CheckpointError(EttError):
+    """A checkpoint is missing, incomplete or damaged."""
+
+
+class StoreError(EttError):
+    """The ETT database is missing, at another revision, or does not answer."""
+
+
+class StoreMismatch(StoreError):
+    """The ETT database answers, but its tables are missing, old or too new.
+
+    ``found`` is the revision it is at (None without tables), ``needed`` the one this version needs.
+    """
+
+    def __init__(self, message: str, *, found: str | None, needed: str) -> None:
+        super().__init__(message)
+        self.found = found
+        self.needed = needed
+
+
+class PublishError(EttError):
+    """A model could not be published. Nothing became visible in the registry."""
+
+
+class DemoError(EttError):
+    """The demo, or the Airflow that it runs, cannot go on."""
+
+
+class TrainingFailed(EttError):
+    """A training ended without success.
+
+    ``cause`` is one of :class:`airflow_ett.events.Cause`; ``cursor`` is where it failed, if known.
+    """
+
+    def __init__(self, message: str, *, cause: str, cursor: int | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.cursor = cursor

@@ -1,0 +1,124 @@
+"""Fixtures that more than one room uses."""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_ett.events import AttemptId, JobKey, LogWriter, RunDir, trainer_writer
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """The root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def airflow_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Airflow with the DAGs of tests/system/dags and the users admin and viewer.
+
+    One for the whole session: a test uses run ids of its own.
+    """
+    if importlib.util.find_spec("airflow") is None:
+        pytest.skip("apache-airflow is not installed: pip install 'airflow-ett[airflow]'")
+    from airflow_ett.demo.stack import AirflowStack
+
+    stack = AirflowStack(
+        tmp_path_factory.mktemp("airflow"),
+        dags=ROOT / "tests" / "system" / "dags",
+        users={"admin": "admin", "viewer": "viewer"},
+        # A task whose process was killed is found after 20 s instead of 5 minutes.
+        env={"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20"},
+    )
+    stack.start()
+    try:
+        yield stack
+    finally:
+        stack.stop()
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture(scope="session")
+def write_job() -> Callable[..., RunDir]:
+    """A writer of job logs below a run root: ``write_job(root, dag_id=..., ended=True)``."""
+    return _write_job
+
+
+def _write_job(
+    root: Path,
+    *,
+    begin_ns: int = 1_790_000_000 * SECOND,
+    ended: bool = True,
+    accelerators: int = 2,
+    **key: Any,
+) -> RunDir:
+    """Write the log of a training of 100 s and return its run directory.
+
+    It fails at cursor 1000, resumes from a checkpoint at 600 and, if ``ended``, succeeds at 2000.
+    """
+    names = {"deployment": "default", "dag_id": "ranker", "run_id": "run-1", "task_id": "train"}
+    job = JobKey(**{**names, **key})
+    run = RunDir(root / job.path)
+
+    def at(seconds: int) -> int:
+        return begin_ns + seconds * SECOND
+
+    launcher = LogWriter(run.launcher / "claim-1.jsonl", job=job.id, writer="launcher-1")
+    opening = {"key": asdict(job), "scheduler": "local_detached", "accelerators": accelerators}
+    launcher.append("job_opened", opening, time_ns=at(0))
+    _launch(launcher, AttemptId(1), "first", at(0))
+    _train(run, job.id, AttemptId(1), (0, 1000), (at(10), at(30)), at(8))
+    failed = {"cause": "application", "evidence": {"text": "it raised", "exit_code": 1}}
+    launcher.append("attempt_ended", failed, time_ns=at(32), attempt=AttemptId(1))
+    _launch(launcher, AttemptId(2), "airflow", at(40))
+    _train(run, job.id, AttemptId(2), (600, 2000), (at(50), at(90)), at(48))
+    if ended:
+        launcher.append("attempt_ended", {"cause": None}, time_ns=at(100), attempt=AttemptId(2))
+        launcher.append("job_ended", {"state": "succeeded", "cause": None}, time_ns=at(100))
+    launcher.close()
+    return run
+
+
+def _launch(launcher: LogWriter, attempt: AttemptId, layer: str, time_ns: int) -> None:
+    number = attempt.submission
+    data = {"submission": number, "app": f"app-{number}", "handle": f"local_detached://x/{number}"}
+    data |= {"layer": layer, "try": number, "resume_cursor": 0}
+    launcher.append("submitted", data, time_ns=time_ns, attempt=attempt)
+
+
+def _train(
+    run: RunDir,
+    job: str,
+    attempt: AttemptId,
+    cursors: tuple[int, int],
+    times: tuple[int, int],
+    started_ns: int,
+) -> None:
+    writer = trainer_writer(attempt, 0, 100 + attempt.submission)
+    log = LogWriter(run.nodes / f"{writer}.jsonl", job=job, writer=writer, attempt=attempt, rank=0)
+    process = {"role": "trainer", "pid": 100, "host": "node-a", "node": 0, "world_size": 1}
+    log.append("process_started", process, time_ns=started_ns)
+    log.append("session_started", {"cursor_hwm": cursors[0]}, time_ns=started_ns)
+    if cursors[0]:
+        resumed = {"checkpoint": "file:///c/600", "cursor": cursors[0], "hwm": 1000}
+        log.append("resumed", resumed, time_ns=started_ns)
+    middle = (times[0] + times[1]) // 2
+    half = 600 if not cursors[0] else 1000
+    steps = [(times[0], middle, cursors[0], half), (middle, times[1], half, cursors[1])]
+    for begin, end, cursor_from, cursor_to in steps:
+        interval = {"from": begin, "to": end, "cursor_from": cursor_from, "cursor_to": cursor_to}
+        interval |= {"steps": 10, "step_ns": end - begin, "wait_ns": 0, "other_ns": 0}
+        log.append("interval", interval, time_ns=end)
+    saved = {"checkpoint": f"file:///c/{half}", "cursor": half}
+    log.append("checkpoint_saved", {**saved, "blocking_ns": SECOND}, time_ns=middle)
+    committed = {**saved, "bytes": 10, "upload_ns": SECOND, "anchor": False}
+    log.append("checkpoint_committed", committed, time_ns=middle + SECOND)
+    log.close()
