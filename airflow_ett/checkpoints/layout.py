@@ -1,0 +1,56 @@
+"""Where a checkpoint lies: one folder per save, named by cursor and attempt, never written twice.
+
+::
+
+    <root>/c000000000051200-s2.0.0/
+      .metadata, __0_0.distcp, …   the files of torch's distributed checkpoint
+      manifest.json                what was saved and the digest of every file
+      COMMITTED                    sha256 of the manifest; written last, durable when it exists
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_ett.errors import ConfigurationError
+from airflow_ett.events import AttemptId
+
+MANIFEST = "manifest.json"
+MARKER = "COMMITTED"
+
+_NAME = re.compile(r"c(\d{15,})-s(\d+)\.(\d+)\.(\d+)")
+
+
+def folder_name(cursor: int, attempt: AttemptId) -> str:
+    """Name of the folder for what ``attempt`` saves at ``cursor`` (global samples)."""
+    return f"c{cursor:015d}-s{attempt}"
+
+
+def parse_name(name: str) -> tuple[int, AttemptId] | None:
+    """Cursor and attempt in a folder's name, or None where it is not a checkpoint's name."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    cursor, *attempt = (int(number) for number in found.groups())
+    return cursor, AttemptId(*attempt)
+
+
+def local_path(uri: str) -> Path:
+    """Return the path of a checkpoint root or folder, given as a path or a ``file://`` URI.
+
+    Raises :class:`ConfigurationError` for a relative path and for every other scheme.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        path = Path(unquote(parts.path))
+    elif "://" not in uri:
+        path = Path(uri)
+    else:
+        raise ConfigurationError(
+            "checkpoint_uri", f"{uri!r} is neither a path nor a file:// URI on this host"
+        )
+    if not path.is_absolute():
+        raise ConfigurationError("checkpoint_uri", f"{uri!r} must be an absolute path")
+    return path

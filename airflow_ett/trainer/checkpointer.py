@@ -1,0 +1,262 @@
+"""Checkpoints of a training: when to save, in the background, committed by the first rank alone."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from airflow_ett import checkpoints
+from airflow_ett.checkpoints import Checkpoint
+from airflow_ett.errors import CheckpointError
+from airflow_ett.events import Kind
+from airflow_ett.trainer.journal import Journal
+from airflow_ett.trainer.phases import Phases
+from airflow_ett.trainer.place import Place
+from airflow_ett.trainer.ranks import Ranks
+from airflow_ett.trainer.restoring import choose
+from airflow_ett.trainer.shards import Shards
+from airflow_ett.trainer.stepclock import StepClock
+
+KEEP = 2
+"""How many committed checkpoints are kept; the last one of a finished training is its anchor."""
+
+_NEVER = 1 << 62
+
+
+class Checkpointer:
+    """Saves and restores the objects given to :meth:`Session.checkpointer`.
+
+    A save copies the state while the training waits, and is written and committed beside it. A
+    failed one is warned about and the training goes on; the last one must succeed.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        journal: Journal,
+        phases: Phases,
+        clock: StepClock,
+        objects: Mapping[str, Any],
+        every_s: float | None,
+    ) -> None:
+        self._place = place
+        self._journal = journal
+        self._phases = phases
+        self._clock = clock
+        self._root = checkpoints.local_path(place.context.checkpoints)
+        self._ranks = Ranks(place.world_size)
+        self._shards = Shards(self._ranks, objects)
+        self._every_ns = None if every_s is None else int(every_s * 1e9)
+        self._due_at: int | None = None
+        self._saved = 0
+        self._last: Checkpoint | None = None
+        self._pending: threading.Thread | Future[Any] | None = None
+        self.superseded = False
+
+    @property
+    def solo(self) -> bool:
+        """Whether no other rank needs to agree to a save."""
+        return not self._ranks.several
+
+    def restore(self) -> int:
+        """Load the checkpoint to resume from and return its cursor; 0 where the job is fresh.
+
+        All ranks call it, before the first batch is requested. Raises :class:`CheckpointError`
+        when the checkpoint that the operator named is not there, is damaged, or does not fit.
+        """
+        with self._phases.begin("checkpoint_restore"):
+            found = self._ranks.share(choose(self._place.context) if self._ranks.first else None)
+            if isinstance(found, CheckpointError):
+                raise found
+            if found is None:
+                return 0
+            source, weights_only = found
+            self._shards.load(source.path, weights_only=weights_only)
+        if weights_only:
+            return 0
+        cursor: int = source.cursor
+        self._clock.restart(cursor, hwm=cursor)
+        if source.path.parent == self._root:
+            self._last = source
+        self._saved = cursor
+        data = {"checkpoint": source.uri, "cursor": cursor, "hwm": self._clock.hwm}
+        self._journal.emit(Kind.RESUMED, data)
+        return cursor
+
+    def at_edge(self, *, stop: bool) -> int:
+        """Save between two steps if it is due, or because the training is to stop (one process).
+
+        Returns the monotonic time of the next due save.
+        """
+        due = self._due()
+        if not self.solo:
+            return _NEVER
+        if stop or self.superseded:
+            if self._clock.cursor > self._saved and not self.superseded:
+                self.save(wait=True)
+            self._clock.stop = True
+        elif due:
+            self.save()
+        return self._due_at or _NEVER
+
+    def at_step(self, *, stop: bool) -> None:
+        """Count a step of several ranks, and at the agreed ones decide with them."""
+        if not self._ranks.tick():
+            return
+        try:
+            decision = self._ranks.agree(due=self._due(), stop=stop or self.superseded)
+        except Exception as error:  # a peer is gone: nothing can be saved together any more
+            self._journal.warn("The ranks cannot agree on checkpoints any more", error)
+            self._clock.each_step = None
+            self._clock.stop = self._clock.stop or stop
+            return
+        if decision.stop and self._clock.cursor > self._saved:
+            self.save(wait=True)
+        elif decision.save:
+            self.save()
+        self._clock.stop = decision.stop
+
+    def save(self, *, wait: bool = False, anchor: bool = False) -> None:
+        """Save the present state under the present cursor; ``wait`` until it is committed."""
+        cursor = self._clock.cursor
+        path = self._root / checkpoints.folder_name(cursor, self._place.attempt)
+        span = self._phases.begin("checkpoint_save")
+        try:
+            self.join()
+            upload = self._shards.save(path)
+            self._saved = cursor
+        except BaseException as error:
+            span.end()
+            if not _is_failure(error):
+                raise
+            self._journal.warn(f"Checkpoint {path} could not be saved", error)
+            return
+        finally:
+            self._due_at = time.monotonic_ns() + self._every_ns if self._every_ns else None
+        self._upload(upload, path, cursor, anchor=anchor)
+        if wait and not anchor:
+            self.join()
+        blocking = span.end()
+        data = {"checkpoint": str(path), "cursor": cursor, "blocking_ns": blocking}
+        self._journal.emit(Kind.CHECKPOINT_SAVED, data)
+        if wait:
+            self.join()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the upload in flight, at most ``timeout`` seconds."""
+        pending, self._pending = self._pending, None
+        if isinstance(pending, threading.Thread):
+            pending.join(timeout)
+        elif pending is not None:
+            with contextlib.suppress(TimeoutError):
+                pending.exception(timeout)  # the first rank tells what went wrong
+
+    def leave_anchor(self) -> None:
+        """At the end of a training: have its last state committed, as the checkpoint to publish.
+
+        All ranks call it. Raises :class:`CheckpointError` when that fails.
+        """
+        cursor = self._clock.cursor
+        self.join()
+        if self._committed_cursor() != cursor:
+            self.save(wait=True, anchor=True)
+            if self._committed_cursor() != cursor:
+                raise CheckpointError(
+                    f"the training is complete, but its last state (cursor {cursor}) could not be "
+                    f"saved in {self._root}: see the warnings before; clear the task to go on from "
+                    "the checkpoint before it"
+                )
+        elif self._last is not None:
+            self._tell_committed(self._last, upload_ns=0, anchor=True)
+
+    def leave_last(self) -> None:
+        """At the end of a training that was stopped: have its last state committed, if possible."""
+        self.join()
+        if self._clock.cursor > self._saved and self.solo and not self.superseded:
+            self.save(wait=True)
+
+    def close(self) -> None:
+        """Free what the saves needed."""
+        self._shards.close()
+
+    def _due(self) -> bool:
+        if self._every_ns is None:
+            return False
+        if self._due_at is None:
+            self._due_at = time.monotonic_ns() + self._every_ns
+        return time.monotonic_ns() >= self._due_at and self._clock.cursor != self._saved
+
+    def _committed_cursor(self) -> int | None:
+        cursor: int | None = self._ranks.share(self._last.cursor if self._last else None)
+        return cursor
+
+    def _upload(self, upload: Future[Any], path: Path, cursor: int, *, anchor: bool) -> None:
+        """Follow the upload beside the training; the first rank commits."""
+        if not self._ranks.first:
+            self._pending = upload
+            return
+        self._pending = threading.Thread(
+            target=self._commit,
+            args=(upload, path, cursor, anchor),
+            name="checkpoint_upload",
+            daemon=True,
+        )
+        self._pending.start()
+
+    def _commit(self, upload: Future[Any], path: Path, cursor: int, anchor: bool) -> None:
+        place = self._place
+        begun = time.monotonic_ns()
+        try:
+            with self._phases.begin("checkpoint_upload"):
+                upload.result()
+                self._require_latest()
+                self._last = checkpoints.commit(
+                    path,
+                    job=place.context.key.id,
+                    attempt=place.attempt,
+                    epoch=place.context.epoch,
+                    cursor=cursor,
+                )
+            self._tell_committed(self._last, time.monotonic_ns() - begun, anchor=anchor)
+        except BaseException as error:  # torch's CheckpointException is no Exception
+            self._journal.warn(f"Checkpoint {path} could not be committed", error)
+            with contextlib.suppress(OSError):
+                checkpoints.discard(path)
+            return
+        try:
+            checkpoints.retain(self._root, keep=KEEP, attempt=place.attempt)
+        except OSError as error:
+            self._journal.warn(f"Older checkpoints in {self._root} could not be removed", error)
+
+    def _require_latest(self) -> None:
+        """Raise where the launcher has made a later submission: this trainer is a leftover."""
+        mine = self._place.context.submission
+        intents = (self._place.run_dir.launcher / "submissions").glob("*.json")
+        latest = max((int(p.stem) for p in intents if p.stem.isdecimal()), default=mine)
+        if latest > mine:
+            self.superseded = True
+            self._clock.hurry()
+            raise CheckpointError(
+                f"submission {latest} has replaced submission {mine} of job "
+                f"{self._place.context.key}: this trainer commits nothing more and stops"
+            )
+
+    def _tell_committed(self, saved: Checkpoint, upload_ns: int, *, anchor: bool) -> None:
+        data = {
+            "checkpoint": saved.uri,
+            "cursor": saved.cursor,
+            "bytes": saved.manifest.size,
+            "upload_ns": upload_ns,
+            "anchor": anchor,
+        }
+        self._journal.emit(Kind.CHECKPOINT_COMMITTED, data)
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether it says that something failed, torch's CheckpointException included."""
+    return isinstance(error, Exception) or type(error).__name__ == "CheckpointException"

@@ -1,0 +1,129 @@
+"""Compilations, seen where they happen, with what the caches gave and why there was another one.
+
+Torch has no public hook for this: the callbacks of ``torch._dynamo`` are used, and everything read
+from it may be missing. The module costs seconds to import, so it is watched only once somebody
+else has imported it, as ``torch.compile`` and every optimizer do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from airflow_ett.events import Kind
+from airflow_ett.trainer.journal import Journal
+from airflow_ett.trainer.phases import Phases, Span
+
+_COUNTERS = (("inductor", "fxgraph_cache_"), ("aot_autograd", "autograd_cache_"))
+
+
+class _Running(NamedTuple):
+    span: Span
+    hits: int
+    misses: int
+
+
+class _Finished(NamedTuple):
+    id: str
+    trigger: str
+    time_ns: int
+    data: Mapping[str, Any]
+
+
+class CompileWatcher:
+    """Writes a ``compile`` phase and a ``compile`` event for every outermost compilation."""
+
+    def __init__(self, journal: Journal, phases: Phases, offset: int) -> None:
+        self._journal = journal
+        self._phases = phases
+        self._offset = offset
+        self._running: _Running | None = None
+        self._finished: list[_Finished] = []
+        # One object each, so that they are found again in torch's lists.
+        self._callbacks = (self._guard(self._begin), self._guard(self._end))
+
+    def watch(self) -> None:
+        """Hook into torch once it can compile, and write what was compiled since the last call.
+
+        Cheap; called between steps and at phase edges. ``torch._dynamo.reset()`` removes hooks, so
+        it looks again each time.
+        """
+        if self._finished:
+            self._report()
+        callback = sys.modules.get("torch._dynamo.callback")
+        handler = getattr(callback, "callback_handler", None)
+        if handler is None or self._callbacks[0] in handler.start_callbacks:
+            return
+        handler.register_start_callback(self._callbacks[0])
+        handler.register_end_callback(self._callbacks[1])
+
+    def unwatch(self) -> None:
+        """Write what is left and take the hooks out."""
+        self._report()
+        handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+        if handler is not None and self._callbacks[0] in handler.start_callbacks:
+            handler.remove_start_callback(self._callbacks[0])
+            handler.remove_end_callback(self._callbacks[1])
+
+    def _guard(self, act: Callable[[Any], None]) -> Callable[[Any], None]:
+        """An error in a callback would abort the user's compilation."""
+
+        def guarded(arguments: Any) -> None:
+            try:
+                act(arguments)
+            except Exception as error:
+                self._journal.warn("A compilation was not recorded", error)
+
+        return guarded
+
+    def _begin(self, _: Any) -> None:
+        hits, misses = _cache_counts()
+        # The GPU is not waited for: a graph may be being captured.
+        self._running = _Running(self._phases.begin("compile", synchronize=False), hits, misses)
+
+    def _end(self, arguments: Any) -> None:
+        running, self._running = self._running, None
+        if running is None:
+            return
+        length = running.span.end(synchronize=False)
+        hits, misses = _cache_counts()
+        data = {
+            "duration_ns": length,
+            "hits": hits - running.hits,
+            "misses": misses - running.misses,
+            "lane": running.span.lane,
+        }
+        ended = running.span.begin + length + self._offset
+        trigger = getattr(arguments.callback_trigger, "name", "")
+        self._finished.append(_Finished(str(arguments.compile_id), trigger, ended, data))
+
+    def _report(self) -> None:
+        """Write compile events; torch files their reasons only after the end callback."""
+        finished, self._finished = self._finished, []
+        reasons = _recompile_reasons()
+        for one in finished:
+            backward = " backward" if one.trigger == "LAZY_BACKWARD" else ""
+            data = {"id": one.id + backward, **one.data, "reason": reasons.get(one.id)}
+            self._journal.emit(Kind.COMPILE, data, time_ns=one.time_ns)
+
+
+def _cache_counts() -> tuple[int, int]:
+    """Return hits and misses so far, of inductor's and AOTAutograd's caches together."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", {})
+    counts = [
+        sum(counters.get(group, {}).get(prefix + what, 0) for group, prefix in _COUNTERS)
+        for what in ("hit", "miss")
+    ]
+    return counts[0], counts[1]
+
+
+def _recompile_reasons() -> dict[str, str]:
+    utils = sys.modules.get("torch._dynamo.utils")
+    metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()
+    return {
+        str(m.compile_id): str(m.recompile_reason)
+        for m in metrics
+        if getattr(m, "recompile_reason", None)
+    }

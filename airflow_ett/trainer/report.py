@@ -1,0 +1,161 @@
+"""What an agent tells of its node: the log, the heartbeat, the reply. No error leaves this module.
+
+Without a job's context it tells nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_ett.events import Kind, LogWriter, agent_writer, read_cursor
+from airflow_ett.trainer.place import Place, process_start_ns
+from airflow_ett.trainer.workers import Worker
+
+
+class NodeReport:
+    """Writes for one node what its agent sees; ``place`` is None outside a launched job."""
+
+    def __init__(self, place: Place | None, world_size: int) -> None:
+        self._place = place
+        self._world_size = world_size
+        self._host = os.uname().nodename
+        self._log: LogWriter | None = None
+        self._warned = False
+        self._oom_kills = _oom_kills()
+
+    def begin(self) -> None:
+        """The agent has started."""
+        self._guarded(self._begin)
+        self.beat()
+
+    def beat(self) -> None:
+        """Touch the heartbeat file."""
+        if self._place is not None:
+            heartbeat = self._place.run_dir.heartbeat(self._place.attempt, self._place.node)
+            self._guarded(heartbeat.touch)
+
+    def ended(self, worker: Worker) -> None:
+        """A worker has ended."""
+        self._guarded(lambda: self._ended(worker))
+
+    def end(self, workers: Sequence[Worker], first: Worker | None, sigterm_ns: int | None) -> None:
+        """All workers have ended: write the reply, then the agent's own end."""
+        self._guarded(lambda: self._end(workers, first, sigterm_ns))
+
+    def _begin(self) -> None:
+        place = self._place
+        if place is None:
+            return
+        writer = agent_writer(place.attempt, place.node, os.getpid())
+        self._log = LogWriter(
+            place.run_dir.nodes / f"{writer}.jsonl",
+            job=place.context.key.id,
+            writer=writer,
+            attempt=place.attempt,
+        )
+        data = {
+            "role": "agent",
+            "pid": os.getpid(),
+            "host": self._host,
+            "node": place.node,
+            "world_size": self._world_size,
+        }
+        self._log.append(Kind.PROCESS_STARTED, data, time_ns=process_start_ns())
+
+    def _ended(self, worker: Worker) -> None:
+        if self._log is None or self._place is None:
+            return
+        self._copy_open_interval(self._log, self._place, worker)
+        how = {"exit_code": worker.exit_code, "signal": worker.signal}
+        if worker.failed:
+            failure = {**how, **(read_error(worker.error_file) or {})}
+            self._log.append(Kind.FAILURE, failure, time_ns=worker.end_ns, rank=worker.rank)
+        data = {"role": "trainer", "pid": worker.pid, **how}
+        self._log.append(Kind.PROCESS_ENDED, data, time_ns=worker.end_ns, rank=worker.rank)
+
+    def _copy_open_interval(self, log: LogWriter, place: Place, worker: Worker) -> None:
+        """Write the interval that a killed first rank left open in the cursor file."""
+        record = read_cursor(place.run_dir.cursor)
+        if record is None or (record.attempt, record.pid) != (place.attempt, worker.pid):
+            return
+        left = record.open_interval(place.context.key.id)
+        if left is not None:
+            log.copy(left)
+
+    def _end(self, workers: Sequence[Worker], first: Worker | None, sigterm_ns: int | None) -> None:
+        place = self._place
+        if self._log is None or place is None:
+            return
+        reply = {
+            "attempt": list(place.attempt),
+            "node": place.node,
+            "host": self._host,
+            "ranks": [_rank(worker) for worker in workers],
+            "first_failure_rank": first.rank if first else None,
+            "sigterm_received_ns": sigterm_ns,
+            "oom_kills": _oom_kills() - self._oom_kills,
+        }
+        _write(place.run_dir.reply(place.attempt, place.node), reply)
+        code = first.shell_code if first else 0
+        self._log.append(Kind.PROCESS_ENDED, {"role": "agent", "exit_code": code, "signal": None})
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except (OSError, ValueError, TypeError) as error:
+            if not self._warned:
+                self._warned = True
+                print(f"agent: the run directory cannot be written: {error}", file=sys.stderr)
+
+
+def read_error(path: str) -> dict[str, str] | None:
+    """Return type, message and traceback from a worker's error file, None where it left none.
+
+    The Session and torch's ``@record`` write it.
+    """
+    try:
+        message: Any = json.loads(Path(path).read_text())["message"]
+        text = message["message"] if isinstance(message, Mapping) else message
+        extra = message.get("extraInfo", {}) if isinstance(message, Mapping) else {}
+        kind, _, rest = str(text).partition(": ")
+        return {"type": kind, "message": rest, "traceback": str(extra.get("py_callstack", ""))}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _rank(worker: Worker) -> dict[str, Any]:
+    return {
+        "rank": worker.rank,
+        "pid": worker.pid,
+        "exit_code": worker.exit_code,
+        "signal": worker.signal,
+        "begin_ns": worker.begin_ns,
+        "end_ns": worker.end_ns,
+        "error": read_error(worker.error_file),
+    }
+
+
+def _oom_kills() -> int:
+    """Return how often the kernel killed for memory in this process's control group (v2) so far."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().partition("0::")[2].strip()
+        counts = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
+        return int(counts[counts.index("oom_kill") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _write(path: Path, reply: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{time.time_ns()}.tmp")
+    with draft.open("w") as file:
+        json.dump(reply, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

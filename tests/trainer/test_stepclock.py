@@ -1,0 +1,178 @@
+"""The step clock against a fake clock: no nanosecond is lost, whatever a loop does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_ett.trainer import phases as phases_module
+from airflow_ett.trainer import stepclock as clock_module
+from airflow_ett.trainer.phases import Phases
+from airflow_ett.trainer.stepclock import INTERVAL_NS, StepClock
+
+_FAR = 1 << 62
+
+
+class FakeJournal:
+    """Keeps events in memory."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any], int]] = []
+        self.reserved = 0
+
+    def emit(self, kind: str, data: Any = None, *, time_ns: int = 0, seq: int = 0) -> None:
+        self.events.append((str(kind), dict(data or {}), time_ns))
+
+    def reserve(self) -> int:
+        self.reserved += 1
+        return self.reserved
+
+    def release(self, seq: int) -> None:
+        pass
+
+    def warn(self, problem: str, error: BaseException) -> None:
+        raise AssertionError(problem)
+
+
+class World:
+    """A loop whose time passes only when it says so."""
+
+    def __init__(self, hwm: int = 0) -> None:
+        self.now = 1_000
+        self.journal = cast(Any, FakeJournal())
+        clock_module._mono = lambda: self.now
+        vars(phases_module)["time"] = self
+        self.clock = StepClock(
+            self.journal, None, (1, 0, 0, 0, 1), hwm=hwm, offset=0, on_edge=lambda: _FAR
+        )
+        self.phases = Phases(self.journal, self.clock, 0)
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def pass_(self, ns: int) -> None:
+        self.now += ns
+
+    @property
+    def intervals(self) -> list[dict[str, Any]]:
+        return [data for kind, data, _ in self.journal.events if kind == "interval"]
+
+    def pieces(self) -> list[tuple[int, int]]:
+        ends = {d["span"]: t for k, d, t in self.journal.events if k == "phase_end"}
+        begins = [(t, d["span"]) for k, d, t in self.journal.events if k == "phase_begin"]
+        spans = [(begin, ends.get(span, self.now)) for begin, span in begins]
+        return sorted([*((i["from"], i["to"]) for i in self.intervals), *spans])
+
+
+@pytest.fixture(autouse=True)
+def _real_clocks() -> Iterator[None]:
+    mono, module = clock_module._mono, vars(phases_module)["time"]
+    yield
+    clock_module._mono, vars(phases_module)["time"] = mono, module
+
+
+_LENGTH = st.integers(0, 50)
+_BODY = st.lists(st.tuples(st.sampled_from(["work", "phase", "nested"]), _LENGTH), max_size=4)
+_STEP = st.lists(st.tuples(st.just("step"), st.integers(1, 50)), max_size=1)
+_ACTIONS = st.tuples(_BODY, _STEP, _BODY).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(_LENGTH, _ACTIONS), max_size=8), st.integers(0, 60), st.booleans())
+def test_every_nanosecond_lies_in_an_interval_or_a_phase(
+    batches: list[tuple[int, Any]], hwm: int, broken_off: bool
+) -> None:
+    world = World(hwm)
+
+    def loader() -> Iterator[Any]:
+        for wait, actions in batches:
+            world.pass_(wait)
+            yield actions
+
+    def request() -> Iterator[Any]:
+        world.clock.request(None)
+        return loader()
+
+    begun = world.now
+    samples = steps = 0
+    for number, actions in enumerate(world.clock.track(request)):
+        for action, ns in actions:
+            world.pass_(ns)
+            if action == "step":
+                samples, steps = samples + 7, steps + 1
+                world.clock.step(samples)
+            elif action in ("phase", "nested"):
+                with world.phases.begin("evaluation"):
+                    world.pass_(ns)
+                    if action == "nested":
+                        with world.phases.begin("compile"):
+                            world.pass_(3)
+        if broken_off and number == 3:
+            break
+    world.pass_(5)
+    world.clock.leave_loop()
+    world.phases.begin("shutdown")
+    world.pass_(2)
+    reached = begun
+    for begin, end in world.pieces():
+        assert begin <= reached, "a gap"
+        reached = max(reached, end)
+    assert reached == world.now
+    assert sum(i["steps"] for i in world.intervals) == steps
+    for i in world.intervals:
+        assert i["step_ns"] + i["wait_ns"] + i["other_ns"] == i["to"] - i["from"] > 0
+        assert min(i["step_ns"], i["wait_ns"], i["other_ns"]) >= 0
+        crosses = i["cursor_from"] < hwm < i["cursor_to"]
+        assert not crosses or i["steps"] == 1
+
+
+def test_intervals_are_closed_every_ten_seconds() -> None:
+    world = World()
+    world.clock.request(None)
+    for number, _ in enumerate(world.clock.track(lambda: range(100)), start=1):
+        world.pass_(INTERVAL_NS // 4)
+        world.clock.step(number)
+    lengths = {i["to"] - i["from"] for i in world.intervals[1:]}
+    assert lengths == {INTERVAL_NS}
+
+
+def test_untracked_steps_reach_from_step_to_step() -> None:
+    world = World(hwm=100)
+    world.pass_(500)  # before the first step nothing is known
+    for number in range(1, 4):
+        world.clock.step(number)
+        world.pass_(10)
+    world.clock.edge(world.now)
+    (steps, begun) = world.intervals
+    assert (steps["from"], steps["step_ns"], steps["steps"]) == (1_500, 20, 2)
+    assert (begun["step_ns"], begun["fragment"]) == (10, True)
+
+
+def test_a_cursor_that_goes_back_has_an_interval_of_its_own() -> None:
+    world = World()
+    world.clock.request(None)
+    for samples in world.clock.track(lambda: [10, 20, 30, 5, 15, 40]):
+        world.pass_(10)
+        world.clock.step(samples)
+    world.clock.edge(world.now)
+    bounds = [(i["cursor_from"], i["cursor_to"], i["steps"]) for i in world.intervals]
+    assert bounds == [(0, 10, 1), (10, 30, 2), (30, 5, 1), (5, 15, 1), (15, 40, 1)]
+    assert world.clock.hwm == 40
+
+
+def test_a_second_loader_goes_on_where_the_first_ended() -> None:
+    world = World()
+    for _ in range(2):
+
+        def request() -> range:
+            world.clock.request(None)
+            return range(1, 4)
+
+        for samples in world.clock.track(request):
+            world.pass_(10)
+            world.clock.step(samples)
+    assert world.clock.cursor == 6
