@@ -1,0 +1,296 @@
+"""The only door to TorchX: prepare, submit, find, ask, cancel, read logs.
+
+Schedulers are constructed when first needed and never all at once, since constructing one may have
+effects on the process. What a scheduler of ours tells beyond TorchX's words (:class:`Detailed`) is
+used; others are asked through TorchX alone. Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from torchx.runner import Runner
+from torchx.schedulers.api import DescribeAppResponse, Scheduler
+from torchx.specs import (
+    NONE,
+    AppDef,
+    InvalidRunConfigException,
+    make_app_handle,
+    parse_app_handle,
+)
+from torchx.workspace import WorkspaceMixin
+
+from airflow_ett.errors import ConfigurationError, EttError, LaunchError
+from airflow_ett.launch.preparation import (
+    SchedulerFactory,
+    build_app,
+    build_resource,
+    check_cfg,
+    check_scheduler,
+    check_script,
+    scheduler_factories,
+    validate_static,
+)
+from airflow_ett.launch.schedulers import logs
+from airflow_ett.launch.schedulers.local_detached import LocalDetached, working_folder
+from airflow_ett.launch.status import TERMINAL_STATES, ReplicaStatus, SchedulerStatus
+
+__all__ = [
+    "TERMINAL_STATES",
+    "Detailed",
+    "Gateway",
+    "Prepared",
+    "ReplicaStatus",
+    "SchedulerStatus",
+    "validate_static",
+]
+
+_SESSION = "ett"
+_UNSTARTED = "unstarted"
+
+
+@runtime_checkable
+class Detailed(Protocol):
+    """A scheduler that tells more than TorchX asks for."""
+
+    def detail(self, app_id: str) -> SchedulerStatus | None:
+        """Return all that is known of an app, or None when there is none of that id."""
+
+    def log_path(self, app_id: str, role: str, replica: int) -> Path:
+        """Return the file that holds a replica's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An app that has passed every check and can be submitted, also more than once."""
+
+    scheduler: str
+    app: AppDef
+    cfg: Mapping[str, Any]
+    workspace: str | None
+
+
+class Gateway:
+    """``factories`` are TorchX scheduler factories by name; default: all that are installed."""
+
+    def __init__(self, factories: Mapping[str, SchedulerFactory] | None = None) -> None:
+        self._factories = dict(scheduler_factories() if factories is None else factories)
+        self._schedulers: dict[str, Scheduler] = {}
+        self._lock = threading.Lock()
+        self._runner = Runner(_SESSION, {name: self._remember(name) for name in self._factories})
+
+    def prepare(
+        self,
+        component: str,
+        component_args: Sequence[str] | Mapping[str, Any] | None,
+        scheduler: str,
+        cfg: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        resource: str | Mapping[str, int] | None = None,
+        workspace: str | None = None,
+    ) -> Prepared:
+        """Return the app to submit; nothing is sent anywhere.
+
+        ``env`` is added to every role, ``resource`` (a registered name, or cpu, gpu, memMB)
+        replaces every role's. Raises :class:`ConfigurationError` that names the parameter.
+        """
+        backend = self._known(scheduler)
+        resolved = check_cfg(backend.run_opts(), cfg or {})
+        if workspace and not isinstance(backend, WorkspaceMixin):
+            raise ConfigurationError("workspace", f"{scheduler} does not build workspaces")
+        app = build_app(component, component_args)
+        for role in app.roles:
+            role.env.update(env or {})
+            if resource is not None:
+                role.resource = build_resource(resource)
+        try:
+            backend._validate(app, scheduler, resolved)
+        except InvalidRunConfigException as error:
+            raise ConfigurationError("cfg", str(error)) from error
+        except ValueError as error:
+            raise ConfigurationError("component", f"{scheduler}: {error}") from error
+        if isinstance(backend, LocalDetached):
+            check_script(component_args or [], working_folder(app.roles[0], resolved["cwd"]))
+        return Prepared(scheduler, app, dict(cfg or {}), workspace)
+
+    def submit(self, prepared: Prepared, name: str) -> str:
+        """Hand the app over under this name and return its handle.
+
+        Where ids are names (``local_detached``) a second submit returns the first one's handle.
+        Raises :class:`LaunchError`.
+        """
+        app = copy.deepcopy(prepared.app)
+        app.name = name
+        try:
+            info = self._runner.dryrun(
+                app, prepared.scheduler, prepared.cfg, workspace=prepared.workspace
+            )
+            handle: str = self._runner.schedule(info)
+        except Exception as error:
+            # Whoever lost a race, or heard no answer, may find the app all the same.
+            found = self.find(name, prepared.scheduler)
+            if found is None:
+                raise _refused(f"submit {name} to {prepared.scheduler}", error) from error
+            return found
+        return handle
+
+    def find(self, name: str, scheduler: str) -> str | None:
+        """Return the handle of the app that was submitted under this name, or None.
+
+        Raises :class:`LaunchError` when the scheduler cannot be asked.
+        """
+        backend = self._known(scheduler)
+        with _asking(f"find {name} at {scheduler}"):
+            if isinstance(backend, Detailed):
+                detail = backend.detail(name)
+                exists = detail is not None and detail.raw != _UNSTARTED
+                return make_app_handle(scheduler, _SESSION, name) if exists else None
+            ids = [app.app_id for app in backend.list() if _was_named(name, app.app_id, app.name)]
+            return make_app_handle(scheduler, _SESSION, ids[0]) if ids else None
+
+    def status(self, handle: str) -> SchedulerStatus:
+        """Return what the scheduler says now; its ``state`` is None when it knows no such app.
+
+        Raises :class:`LaunchError` when the scheduler cannot be asked.
+        """
+        backend, app_id = self._parse(handle)
+        with _asking(f"ask for {handle}"):
+            if isinstance(backend, Detailed):
+                return backend.detail(app_id) or SchedulerStatus(state=None)
+            return _translate(backend.describe(app_id))
+
+    def cancel(self, handle: str) -> None:
+        """Ask for the app's end; an app that has ended or is unknown is left alone.
+
+        Returns at once. Raises :class:`LaunchError` when the scheduler cannot be asked.
+        """
+        backend, app_id = self._parse(handle)
+        if not self.status(handle).terminal:
+            with _asking(f"cancel {handle}"):
+                backend.cancel(app_id)
+
+    def read_log(self, handle: str, replica: int = 0, offset: int = 0) -> tuple[str, int]:
+        """Return new output of the ``replica``-th node, and the offset to go on from.
+
+        Whole lines only until the app has ended. The offset outlives the process; its unit is the
+        scheduler's. Raises :class:`LaunchError`.
+        """
+        backend, app_id = self._parse(handle)
+        with _asking(f"read the log of {handle}"):
+            if isinstance(backend, Detailed):
+                path = _log_path(backend, app_id, replica)
+                # Asked before reading: what was written by then is what the end leaves.
+                over = self.status(handle).terminal
+                chunk = logs.read(path, offset, partial=over) if path else None
+                return (chunk.text, offset + chunk.length) if chunk else ("", offset)
+            lines = list(itertools.islice(_lines(backend, app_id, replica), offset, None))
+            return "".join(lines), offset + len(lines)
+
+    def last_lines(self, handle: str, replica: int = 0, count: int = 20) -> list[str]:
+        """Return the last lines of a replica's output; none when they cannot be read."""
+        backend, app_id = self._parse(handle)
+        with _asking(f"read the log of {handle}"):
+            if isinstance(backend, Detailed):
+                path = _log_path(backend, app_id, replica)
+                return logs.tail(path, count) if path else []
+            lines = deque(_lines(backend, app_id, replica), maxlen=count)
+            return [line.rstrip("\n") for line in lines]
+
+    def log_location(self, handle: str, replica: int = 0) -> str | None:
+        """Return the absolute path, or the address, under which people find a replica's log."""
+        backend, app_id = self._parse(handle)
+        with _asking(f"ask for {handle}"):
+            if isinstance(backend, Detailed):
+                path = _log_path(backend, app_id, replica)
+                return str(path) if path else None
+            described = backend.describe(app_id)
+            return described.ui_url if described else None
+
+    def accelerators(self, prepared: Prepared) -> int:
+        """Return how many GPUs the whole app asks for."""
+        return sum(role.num_replicas * max(0, role.resource.gpu) for role in prepared.app.roles)
+
+    def _known(self, name: str) -> Scheduler:
+        check_scheduler(name, self._factories)
+        with self._lock:
+            if name not in self._schedulers:
+                try:
+                    self._runner.scheduler_run_opts(name)
+                except ImportError as error:
+                    problem = f"{name} needs a package that is missing: {error}"
+                    raise ConfigurationError("scheduler", problem) from error
+            return self._schedulers[name]
+
+    def _remember(self, name: str) -> SchedulerFactory:
+        """Return a factory that keeps what it makes, since the runner does not show it."""
+
+        def create(session_name: str, **kwargs: object) -> Scheduler:
+            self._schedulers[name] = self._factories[name](session_name, **kwargs)
+            return self._schedulers[name]
+
+        return create
+
+    def _parse(self, handle: str) -> tuple[Scheduler, str]:
+        with _asking(f"read the handle {handle!r}"):
+            scheduler, _, app_id = parse_app_handle(handle)
+        return self._known(scheduler), app_id
+
+
+def _log_path(backend: Detailed, app_id: str, replica: int) -> Path | None:
+    detail = backend.detail(app_id)
+    if detail is None or replica >= len(detail.replicas):
+        return None
+    chosen = detail.replicas[replica]
+    return backend.log_path(app_id, chosen.role, chosen.id)
+
+
+def _lines(backend: Scheduler, app_id: str, replica: int) -> Iterator[str]:
+    described = backend.describe(app_id)
+    if described is None or not described.roles:
+        return iter(())
+    return iter(backend.log_iter(app_id, described.roles[0].name, replica, should_tail=False))
+
+
+def _was_named(name: str, app_id: str, shown: str) -> bool:
+    """Tell whether an app got this name, to which TorchX adds a suffix on some schedulers."""
+    own = app_id.rpartition(":")[2]
+    return name in (own, shown) or own.startswith(f"{name}-")
+
+
+def _translate(described: DescribeAppResponse | None) -> SchedulerStatus:
+    if described is None:
+        return SchedulerStatus(state=None)
+    return SchedulerStatus(
+        state=str(described.state),
+        raw=str(described.state),
+        restart=described.num_restarts,
+        replicas=tuple(
+            ReplicaStatus(role=group.role, id=r.id, state=str(r.state), host=r.hostname or None)
+            for group in described.roles_statuses
+            for r in group.replicas
+        ),
+        message="" if described.msg == NONE else described.msg,
+    )
+
+
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    """Turn whatever a scheduler raises into :class:`LaunchError`."""
+    try:
+        yield
+    except EttError:
+        raise
+    except Exception as error:
+        raise _refused(what, error) from error
+
+
+def _refused(what: str, error: Exception) -> LaunchError:
+    return LaunchError(f"could not {what}: {type(error).__name__}: {error}")

@@ -1,0 +1,124 @@
+"""What the launchers of a job have done so far, folded from their events. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_ett.events import Cause, Event, JobState, Kind, Layer
+
+
+@dataclass(slots=True)
+class Submission:
+    """One app handed to a scheduler, or about to be: ``handle`` is None while only intended."""
+
+    number: int
+    app: str
+    digest: str
+    layer: Layer
+    try_number: int
+    intended_ns: int
+    handle: str | None = None
+    resume_cursor: int = 0
+    cancel_reason: Cause | None = None
+    ended: bool = False
+    ended_ns: int = 0
+    cause: Cause | None = None
+    evidence: str = ""
+    raw: str | None = None
+    restart: int = 0
+
+    def note_end(self, event: Event) -> None:
+        """Take the end over from an ``attempt_ended`` event."""
+        cause = event.data.get("cause")
+        self.ended, self.ended_ns = True, event.time_ns
+        self.cause = Cause(cause) if cause else None
+        self.evidence = str(event.data.get("evidence", {}).get("text", ""))
+
+
+@dataclass(slots=True)
+class History:
+    """A job's launcher-side state."""
+
+    opened: dict[str, Any] | None = None
+    submissions: list[Submission] = field(default_factory=list)
+    try_number: int = 0
+    max_tries: int = 0
+    user_restart: bool = False
+    ended: JobState | None = None
+
+    @property
+    def last(self) -> Submission | None:
+        """The newest submission."""
+        return self.submissions[-1] if self.submissions else None
+
+    @property
+    def live(self) -> Submission | None:
+        """The newest submission, unless it is known to be over."""
+        return None if self.last is None or self.last.ended else self.last
+
+    def relaunches(self) -> int:
+        """How often the job was relaunched since a committed checkpoint last advanced."""
+        count = 0
+        for newer, older in zip(
+            reversed(self.submissions), reversed(self.submissions[:-1]), strict=False
+        ):
+            if newer.layer is not Layer.RELAUNCH or newer.resume_cursor > older.resume_cursor:
+                break
+            count += 1
+        return count
+
+
+def fold(events: Iterable[Event]) -> History:
+    """Fold launcher events, in order of their epochs, into the job's history."""
+    history = History()
+    for event in events:
+        _apply(history, event)
+    return history
+
+
+def _apply(history: History, event: Event) -> None:
+    data = event.data
+    match event.kind:
+        case Kind.JOB_OPENED:
+            history.opened = dict(data)
+        case Kind.CLAIMED:
+            history.try_number = int(data["try"])
+            history.max_tries = int(data["max_tries"])
+        case Kind.SUBMIT_INTENDED:
+            history.user_restart = False
+            history.submissions.append(
+                Submission(
+                    number=int(data["submission"]),
+                    app=str(data["app"]),
+                    digest=str(data["digest"]),
+                    layer=Layer(data["layer"]),
+                    try_number=int(data["try"]),
+                    intended_ns=event.time_ns,
+                    resume_cursor=int(data["resume_cursor"]),
+                )
+            )
+        case Kind.USER_RESTART:
+            history.user_restart = True
+        case Kind.JOB_ENDED:
+            history.ended = JobState(data["state"])
+        case _:
+            _apply_to_submission(history, event)
+
+
+def _apply_to_submission(history: History, event: Event) -> None:
+    number = event.attempt.submission if event.attempt else event.data.get("submission")
+    submission = next((s for s in reversed(history.submissions) if s.number == number), None)
+    if submission is None:
+        return
+    match event.kind:
+        case Kind.SUBMITTED:
+            submission.handle = str(event.data["handle"])
+        case Kind.CANCEL_REQUESTED:
+            submission.cancel_reason = Cause(event.data["reason"])
+        case Kind.SCHEDULER_STATE:
+            submission.raw = event.data.get("raw")
+            submission.restart = int(event.data.get("restart") or 0)
+        case Kind.ATTEMPT_ENDED:
+            submission.note_end(event)

@@ -1,0 +1,74 @@
+"""Find or begin the job of a task instance: its generation, its run directory, what it inherits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from airflow_ett.checkpoints import newest_committed
+from airflow_ett.errors import ConfigurationError
+from airflow_ett.events import JobKey, JobState, RunDir, read_cursor
+from airflow_ett.launch.history import History, fold
+from airflow_ett.launch.joblog import RunDirLog
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A job ready to be claimed: its log, its checkpoints, and what a former generation left it."""
+
+    log: RunDirLog
+    checkpoints: str
+    inherit: Mapping[str, Any] | None
+
+
+def open_job(run_root: Path, key: JobKey, *, checkpoint_root: str) -> OpenJob:
+    """Return the newest generation of ``key``'s task instance that has not ended, or a new one.
+
+    ``key.generation`` is ignored. ``checkpoint_root`` may be empty: then checkpoints live in the
+    run directory. After a failure or a cancel the next generation inherits the newest committed
+    checkpoint and the high-water mark; after success it starts from scratch.
+
+    Raises :class:`ConfigurationError` when the run root cannot be used.
+    """
+    try:
+        (run_root / key.base).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError("[ett] run_root", f"cannot be written: {error}") from error
+    key = replace(key, generation=max(1, _newest_generation(run_root / key.base)))
+    log = RunDirLog(RunDir(run_root / key.path), key)
+    history = fold(log.launcher_events())
+    checkpoints = _checkpoint_folder(checkpoint_root, log)
+    if history.ended is None:
+        return OpenJob(log, checkpoints, (history.opened or {}).get("inherit"))
+    following = replace(key, generation=key.generation + 1)
+    new_log = RunDirLog(RunDir(run_root / following.path), following)
+    return OpenJob(
+        new_log,
+        _checkpoint_folder(checkpoint_root, new_log),
+        _inheritance(history, log.run_dir, checkpoints),
+    )
+
+
+def _newest_generation(base: Path) -> int:
+    names = (path.name[1:] for path in base.glob("g*") if path.is_dir())
+    return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def _checkpoint_folder(root: str, log: RunDirLog) -> str:
+    if not root:
+        return str(log.run_dir.checkpoints)
+    return f"{root.rstrip('/')}/{log.key.path}"
+
+
+def _inheritance(history: History, run_dir: RunDir, checkpoints: str) -> dict[str, Any] | None:
+    if history.ended is JobState.SUCCEEDED:
+        return None
+    former: Mapping[str, Any] = (history.opened or {}).get("inherit") or {}
+    newest = newest_committed(checkpoints)
+    cursor = read_cursor(run_dir.cursor)
+    return {
+        "checkpoint": newest.uri if newest else former.get("checkpoint"),
+        "hwm": max(cursor.hwm if cursor else 0, int(former.get("hwm") or 0)),
+    }

@@ -1,0 +1,37 @@
+"""What a training task asks for, as plain data that survives JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One training as its task describes it; the names are the operator's parameters.
+
+    ``checkpoint_uri`` is the job's own folder or URI, or None for the run directory.
+    """
+
+    component: str
+    component_args: Sequence[str]
+    scheduler: str
+    cfg: Mapping[str, Any] = field(default_factory=dict)
+    resource: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_uri: str | None = None
+    resume: str = "auto"
+    init_from: str | None = None
+    max_relaunches: int = 3
+
+    def digest(self) -> str:
+        """Return 16 hexadecimal digits that change with anything the scheduler would be asked."""
+        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the request as JSON-able data."""
+        return asdict(self)

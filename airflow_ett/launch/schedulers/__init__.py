@@ -1,0 +1,1 @@
+"""TorchX schedulers of our own, and the standard-library processes behind them."""

@@ -1,0 +1,44 @@
+"""What a scheduler says about an app, in words that every scheduler shares. No TorchX needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TERMINAL_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
+"""TorchX's names of the states from which an app normally does not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One replica (node) of an app; what a scheduler does not tell is None."""
+
+    role: str
+    id: int
+    state: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStatus:
+    """An app as its scheduler sees it.
+
+    ``state`` is TorchX's name of the state, or None when the scheduler does not know the app;
+    ``raw`` the scheduler's own word; ``restart`` how often the scheduler has restarted it (-1 where
+    it does not tell). Times are UTC nanoseconds, None where unknown.
+    """
+
+    state: str | None
+    raw: str = ""
+    restart: int = 0
+    allocated_ns: int | None = None
+    started_ns: int | None = None
+    ended_ns: int | None = None
+    replicas: tuple[ReplicaStatus, ...] = ()
+    message: str = ""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the state is one of :data:`TERMINAL_STATES`."""
+        return self.state in TERMINAL_STATES

@@ -1,0 +1,130 @@
+"""A scripted scheduler behind the gateway's interface, and a job to watch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_ett.config import JOB_VARIABLE
+from airflow_ett.errors import LaunchError
+from airflow_ett.events import AttemptId, Event, JobContext, JobKey, JobState, LogWriter, RunDir
+from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.opening import OpenJob, open_job
+from airflow_ett.launch.request import Request
+from airflow_ett.launch.status import SchedulerStatus
+from airflow_ett.launch.watcher import Watcher
+
+KEY = JobKey("default", "dag", "run", "train")
+
+
+@dataclass
+class FakeGateway:
+    """Apps by name; a test sets ``states[name]`` (or an exception) and reads what was asked."""
+
+    states: dict[str, Any] = field(default_factory=dict)
+    submitted: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    contexts: list[JobContext] = field(default_factory=list)
+    refuse: bool = False
+    lose_answer: bool = False
+
+    def prepare(self, **request: Any) -> dict[str, Any]:
+        return request
+
+    def accelerators(self, prepared: dict[str, Any]) -> int:
+        return 8
+
+    def submit(self, prepared: dict[str, Any], name: str) -> str:
+        if self.refuse:
+            raise LaunchError("the queue is closed")
+        self.submitted.append(name)
+        self.contexts.append(JobContext.decode(prepared["env"][JOB_VARIABLE]))
+        self.states.setdefault(name, "RUNNING")
+        if self.lose_answer:
+            raise KeyboardInterrupt
+        return f"fake://{name}"
+
+    def find(self, name: str, scheduler: str) -> str | None:
+        return f"fake://{name}" if name in self.states else None
+
+    def status(self, handle: str) -> SchedulerStatus:
+        state = self.states.get(handle.removeprefix("fake://"))
+        if isinstance(state, Exception):
+            raise state
+        if isinstance(state, SchedulerStatus):
+            return state
+        return SchedulerStatus(state, raw=str(state))
+
+    def cancel(self, handle: str) -> None:
+        self.cancelled.append(handle.removeprefix("fake://"))
+
+    def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
+        return ["step 1", "CUDA error: launch failure"]
+
+    def read_log(self, handle: str, replica: int, offset: int) -> tuple[str, int]:
+        text = "step 1\nstep 2\n"
+        return text[offset:], len(text)
+
+
+@dataclass
+class Bench:
+    """A run root, a scheduler and a clock that outlive the watchers put on them."""
+
+    root: Path
+    gateway: FakeGateway = field(default_factory=FakeGateway)
+    now_ns: int = 1_000_000_000_000
+    request: Request = field(default_factory=lambda: Request("train", ["--m", "x"], "fake"))
+
+    def open(self) -> OpenJob:
+        return open_job(self.root, KEY, checkpoint_root="")
+
+    def watch(self, try_number: int = 1, max_tries: int = 2, **options: Any) -> Watcher:
+        job = self.open()
+        claim = job.log.claim(try_number=try_number, max_tries=max_tries, mode="task")
+        watcher = Watcher(
+            job, claim, self.request, self.gateway, now_ns=lambda: self.now_ns, **options
+        )
+        watcher.begin()
+        return watcher
+
+    def tick(self, seconds: float) -> None:
+        self.now_ns += int(seconds * 1e9)
+
+    def app(self, number: int = -1) -> str:
+        return self.gateway.submitted[number]
+
+    def ends(self, state: str, number: int = -1) -> None:
+        self.gateway.states[self.app(number)] = state
+
+    def reply(self, attempt: AttemptId, **rank: Any) -> None:
+        """Write the agent's reply of an attempt's only rank."""
+        fields = {"rank": 0, "exit_code": None, "signal": None, "end_ns": 1, "error": None, **rank}
+        path = self.open().log.run_dir.reply(attempt, 0)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"node": 0, "host": "gpu-1", "ranks": [fields]}))
+
+    def trainer(self, attempt: AttemptId) -> LogWriter:
+        """Return the log of an attempt's rank 0."""
+        log = self.open().log
+        path = log.run_dir.nodes / f"t-{attempt}.jsonl"
+        return LogWriter(path, job=log.key.id, writer=f"t-{attempt}", attempt=attempt, rank=0)
+
+    def events(self, kind: str, generation: int = 1) -> list[Event]:
+        """Return the launcher events of a kind."""
+        run_dir = RunDir(self.root / KEY.base / f"g{generation}")
+        log = RunDirLog(run_dir, KEY)
+        return [event for event in log.launcher_events() if event.kind == kind]
+
+    def job_state(self) -> JobState | None:
+        ends = self.events("job_ended")
+        return JobState(ends[-1].data["state"]) if ends else None
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A bench on a fresh run root."""
+    return Bench(tmp_path)

@@ -1,0 +1,126 @@
+"""Every row of the verdict table, and that consequences never outrank their cause."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from airflow_ett.events import AttemptId, Cause, Event, Kind
+from airflow_ett.launch.verdict import Sighting, first_failure, judge
+
+
+def reply(*ranks: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"node": 0, "host": "gpu-1", "ranks": list(ranks), "oom_kills": 0, **fields}
+
+
+def rank(number: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"rank": number, "exit_code": None, "signal": None, "end_ns": 10, "error": None} | fields
+
+
+def session_ended(outcome: str) -> Event:
+    return Event("j", "t", 0, 5, Kind.SESSION_ENDED, AttemptId(1), 0, {"outcome": outcome})
+
+
+VALUE_ERROR = {"type": "ValueError", "message": "bad batch"}
+CUDA_OOM = {"type": "torch.OutOfMemoryError", "message": "tried to allocate 2 GiB"}
+
+TABLE: list[tuple[str, Sighting, Cause | None]] = [
+    ("success", Sighting("SUCCEEDED", "COMPLETED"), None),
+    ("success beats a late cancel", Sighting("SUCCEEDED", None, cancel_reason=Cause.TIMEOUT), None),
+    ("our cancel", Sighting("CANCELLED", None, cancel_reason=Cause.TIMEOUT), Cause.TIMEOUT),
+    (
+        "user cancel",
+        Sighting("FAILED", None, cancel_reason=Cause.USER_CANCELLED),
+        Cause.USER_CANCELLED,
+    ),
+    ("slurm preemption", Sighting("FAILED", "PREEMPTED"), Cause.PREEMPTED),
+    ("slurm time limit", Sighting("FAILED", "TIMEOUT"), Cause.TIMEOUT),
+    ("slurm memory", Sighting("FAILED", "OUT_OF_MEMORY"), Cause.OUT_OF_MEMORY),
+    ("node loss", Sighting("FAILED", "NODE_FAIL"), Cause.INFRASTRUCTURE),
+    ("supervisor lost", Sighting("FAILED", "supervisor_lost"), Cause.INFRASTRUCTURE),
+    (
+        "exception",
+        Sighting("FAILED", None, replies=[reply(rank(exit_code=1, error=VALUE_ERROR))]),
+        Cause.APPLICATION,
+    ),
+    (
+        "memory exception",
+        Sighting("FAILED", None, replies=[reply(rank(exit_code=1, error=CUDA_OOM))]),
+        Cause.OUT_OF_MEMORY,
+    ),
+    ("sigkill", Sighting("FAILED", None, replies=[reply(rank(signal=9))]), Cause.INFRASTRUCTURE),
+    (
+        "oom killer",
+        Sighting("FAILED", None, replies=[reply(rank(signal=9), oom_kills=1)]),
+        Cause.OUT_OF_MEMORY,
+    ),
+    ("crash", Sighting("FAILED", None, replies=[reply(rank(signal=11))]), Cause.APPLICATION),
+    (
+        "sys.exit(3)",
+        Sighting("FAILED", None, replies=[reply(rank(exit_code=3))]),
+        Cause.APPLICATION,
+    ),
+    ("sigterm", Sighting("FAILED", None, replies=[reply(rank(exit_code=143))]), Cause.PREEMPTED),
+    (
+        "preempted by its own word",
+        Sighting("FAILED", None, events=[session_ended("preempted")]),
+        Cause.PREEMPTED,
+    ),
+    (
+        "error by its own word",
+        Sighting("FAILED", None, events=[session_ended("error")]),
+        Cause.APPLICATION,
+    ),
+    ("forgotten, but done", Sighting(None, None, events=[session_ended("success")]), None),
+    ("forgotten", Sighting(None, None), Cause.VANISHED),
+    ("failed, no word", Sighting("FAILED", None), Cause.UNKNOWN),
+    (
+        "failed although the trainer said success",
+        Sighting("FAILED", None, events=[session_ended("success")]),
+        Cause.UNKNOWN,
+    ),
+    ("cancelled elsewhere", Sighting("CANCELLED", "CANCELLED"), Cause.USER_CANCELLED),
+]
+
+
+@pytest.mark.parametrize(("name", "seen", "cause"), TABLE)
+def test_the_table(name: str, seen: Sighting, cause: Cause | None) -> None:
+    verdict = judge(seen)
+    assert verdict.cause == cause
+    assert verdict.evidence["text"]
+    assert verdict.evidence["source"] in {"scheduler", "launcher", "agent", "trainer"}
+
+
+def test_the_earliest_failure_wins_over_its_consequences() -> None:
+    first = rank(3, exit_code=1, error=VALUE_ERROR, end_ns=100)
+    later = rank(
+        0, exit_code=1, error={"type": "RendezvousConnectionError", "message": ""}, end_ns=250
+    )
+    verdict = judge(Sighting("FAILED", None, replies=[reply(later), reply(first, host="gpu-2")]))
+    assert verdict.evidence["replica"] == 3
+    assert verdict.evidence["host"] == "gpu-2"
+    assert "ValueError: bad batch" in verdict.evidence["text"]
+
+
+def test_r21_an_out_of_memory_kill_names_what_is_known() -> None:
+    verdict = judge(Sighting("FAILED", None, replies=[reply(rank(5, signal=9), oom_kills=2)]))
+    assert verdict.cause is Cause.OUT_OF_MEMORY
+    assert verdict.evidence["signal"] == 9
+    assert "rank 5 on gpu-1" in verdict.evidence["text"]
+
+
+def test_an_error_on_the_way_down_after_sigterm_is_a_preemption() -> None:
+    failed = rank(exit_code=1, error=VALUE_ERROR, end_ns=20)
+    seen = Sighting("FAILED", None, replies=[reply(failed, sigterm_received_ns=15)])
+    assert judge(seen).cause is Cause.PREEMPTED
+
+
+def test_a_peer_that_was_stopped_after_the_failure_changes_nothing() -> None:
+    first = reply(rank(3, signal=9, end_ns=10), host="gpu-2")
+    stopped = reply(rank(0, exit_code=143, end_ns=30), sigterm_received_ns=12)
+    seen = Sighting("FAILED", None, replies=[stopped, first], events=[session_ended("preempted")])
+    assert judge(seen).cause is Cause.INFRASTRUCTURE
+
+
+def test_ranks_that_ended_well_are_no_failures() -> None:
+    assert first_failure([reply(rank(exit_code=0))]) is None

@@ -1,0 +1,305 @@
+"""The watcher against a scripted scheduler: nothing runs twice, nothing is orphaned, all ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_ett.errors import Fenced, JobLogError, LaunchError
+from airflow_ett.events import AttemptId, Cause, CursorFile, JobState, Layer
+from airflow_ett.launch.watcher import UNKNOWN_GRACE_S
+
+KILLED = {"signal": 9}
+RAISED = {"exit_code": 1, "error": {"type": "ValueError", "message": "bad batch"}}
+
+
+def test_a_training_that_succeeds(bench: Any) -> None:
+    watcher = bench.watch()
+    assert watcher.poll() is None
+    bench.ends("SUCCEEDED")
+    outcome = watcher.poll()
+    assert outcome is not None
+    assert outcome.cause is None
+    assert outcome.handle == f"fake://{bench.app()}"
+    assert bench.job_state() is JobState.SUCCEEDED
+    assert [e.data["layer"] for e in bench.events("submitted")] == [Layer.FIRST]
+
+
+def test_r01_a_later_try_adopts_the_live_submission(bench: Any) -> None:
+    bench.watch()
+    later = bench.watch(try_number=2)
+    bench.ends("SUCCEEDED")
+    assert later.poll().cause is None
+    assert len(bench.gateway.submitted) == 1
+    assert len(bench.events("adopted")) == 1
+
+
+def test_r02_a_crash_between_submit_and_handle_never_gives_two_jobs(bench: Any) -> None:
+    bench.gateway.lose_answer = True
+    with pytest.raises(KeyboardInterrupt):
+        bench.watch()
+    bench.gateway.lose_answer = False
+    later = bench.watch(try_number=2)
+    assert bench.gateway.submitted == [bench.app()]
+    bench.ends("SUCCEEDED")
+    assert later.poll().cause is None
+    (submitted,) = bench.events("submitted")
+    (intended,) = bench.events("submit_intended")
+    assert submitted.time_ns == intended.time_ns
+
+
+def test_r02_a_crash_before_submit_submits_under_the_same_name(bench: Any) -> None:
+    bench.gateway.lose_answer = True
+    with pytest.raises(KeyboardInterrupt):
+        bench.watch()
+    name = bench.app()
+    bench.gateway.lose_answer = False
+    bench.gateway.states.clear()
+    bench.gateway.submitted.clear()
+    bench.watch(try_number=2)
+    assert bench.gateway.submitted == [name]
+
+
+def test_a_superseded_watcher_touches_nothing(bench: Any) -> None:
+    old = bench.watch()
+    bench.watch(try_number=2)
+    for act in (old.poll, lambda: old.cancel(Cause.USER_CANCELLED), old.user_restart):
+        with pytest.raises(Fenced):
+            act()
+    assert bench.gateway.cancelled == []
+
+
+def test_a_killed_trainer_is_relaunched_at_once_within_the_try(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **KILLED)
+    bench.ends("FAILED")
+    assert watcher.poll() is None
+    assert len(bench.gateway.submitted) == 2
+    bench.ends("SUCCEEDED")
+    assert watcher.poll().cause is None
+    layers = [e.data["layer"] for e in bench.events("submitted")]
+    assert layers == [Layer.FIRST, Layer.RELAUNCH]
+
+
+def test_relaunches_back_off_and_end(bench: Any) -> None:
+    watcher = bench.watch()
+    delays = []
+    for number in range(1, 5):
+        bench.reply(AttemptId(number), **KILLED)
+        bench.ends("FAILED")
+        outcome = watcher.poll()
+        waited = 0.0
+        while outcome is None and len(bench.gateway.submitted) == number and waited < 60:
+            bench.tick(0.5)
+            waited += 0.5
+            outcome = watcher.poll()
+        delays.append(waited)
+    assert outcome is not None
+    assert outcome.cause is Cause.INFRASTRUCTURE
+    assert len(bench.gateway.submitted) == 4
+    assert delays[0] == 0
+    assert 0 < delays[1] < delays[2]
+    assert bench.job_state() is None
+
+
+def test_an_error_ends_the_try_and_the_next_one_submits(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **RAISED)
+    bench.ends("FAILED")
+    outcome = watcher.poll()
+    assert outcome.cause is Cause.APPLICATION
+    for word in (
+        "ValueError: bad batch",
+        "rank 0 on gpu-1",
+        "CUDA error",
+        "fake://",
+        "application",
+    ):
+        assert word in outcome.message
+    bench.watch(try_number=2)
+    layers = [e.data["layer"] for e in bench.events("submitted")]
+    assert layers == [Layer.FIRST, Layer.AIRFLOW]
+    assert bench.gateway.submitted[0] != bench.gateway.submitted[1]
+
+
+def test_a_trigger_that_starts_again_reports_an_end_already_noted(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **RAISED)
+    bench.ends("FAILED")
+    watcher.poll()
+    again = bench.watch()
+    assert again.poll().cause is Cause.APPLICATION
+    assert len(bench.gateway.submitted) == 1
+
+
+def test_a_refused_relaunch_is_a_launch_failure(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **KILLED)
+    bench.gateway.refuse = True
+    bench.ends("FAILED")
+    with pytest.raises(LaunchError):
+        watcher.poll()
+    assert bench.events("attempt_ended")[-1].data["cause"] == Cause.LAUNCH
+
+
+def test_a_trigger_that_died_before_the_relaunch_makes_it(bench: Any) -> None:
+    watcher = bench.watch()
+    for number in (1, 2):
+        bench.reply(AttemptId(number), **KILLED)
+        bench.ends("FAILED")
+        watcher.poll()
+    assert len(bench.gateway.submitted) == 2
+    bench.watch()
+    assert len(bench.gateway.submitted) == 3
+    assert bench.events("submitted")[-1].data["layer"] == Layer.RELAUNCH
+
+
+def test_r12_states_that_end_the_wait_at_the_next_poll(bench: Any) -> None:
+    for state in ("SUCCEEDED", "FAILED", "CANCELLED"):
+        watcher = bench.watch()
+        bench.ends(state)
+        assert watcher.poll() is not None
+        watcher.close_job(JobState.FAILED, None)
+
+
+@pytest.mark.parametrize("state", [None, "UNKNOWN", LaunchError("connection refused")])
+def test_r15_a_forgotten_job_ends_as_vanished_after_the_grace(bench: Any, state: Any) -> None:
+    watcher = bench.watch()
+    bench.ends(state)
+    assert watcher.poll() is None
+    bench.tick(UNKNOWN_GRACE_S - 1)
+    assert watcher.poll() is None
+    bench.tick(2)
+    assert watcher.poll().cause is Cause.VANISHED
+
+
+def test_r14_one_hiccup_is_forgiven(bench: Any) -> None:
+    watcher = bench.watch()
+    for state in ("RUNNING", LaunchError("reset"), None, "RUNNING"):
+        bench.ends(state)
+        assert watcher.poll() is None
+        bench.tick(UNKNOWN_GRACE_S * 0.9)
+    bench.ends("SUCCEEDED")
+    assert watcher.poll().cause is None
+
+
+def test_s06_the_trainers_own_end_decides_where_the_scheduler_forgot(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.trainer(AttemptId(1)).append("session_ended", {"outcome": "success"})
+    bench.ends(None)
+    watcher.poll()
+    bench.tick(UNKNOWN_GRACE_S + 1)
+    outcome = watcher.poll()
+    assert outcome.cause is None
+    assert "forgotten" in outcome.message
+
+
+def test_r07_the_deadline_cancels_once(bench: Any) -> None:
+    watcher = bench.watch(deadline_ns=bench.now_ns + 5_000_000_000)
+    assert watcher.poll() is None
+    assert bench.gateway.cancelled == []
+    bench.tick(5)
+    watcher.poll()
+    bench.ends("CANCELLED")
+    assert watcher.poll().cause is Cause.TIMEOUT
+    assert bench.gateway.cancelled == [bench.app()]
+
+
+def test_r05_a_users_cancel_reaches_the_scheduler_once_and_closes_the_job(bench: Any) -> None:
+    watcher = bench.watch()
+    watcher.user_cancel(wait_s=1, sleep=lambda s: bench.ends("CANCELLED"))
+    assert bench.gateway.cancelled == [bench.app()]
+    assert bench.job_state() is JobState.CANCELLED
+
+
+def test_a_clear_restarts_and_resumes_in_the_same_generation(bench: Any) -> None:
+    bench.watch().user_restart()
+    bench.ends("CANCELLED")
+    later = bench.watch(try_number=2)
+    assert later.poll() is None
+    assert len(bench.gateway.submitted) == 2
+    ends = [e.data["cause"] for e in bench.events("attempt_ended")]
+    assert ends == [Cause.USER_RESTART]
+    assert bench.events("submitted")[-1].data["layer"] == Layer.AIRFLOW
+
+
+def test_a_clear_whose_kill_came_late_is_seen_by_max_tries(bench: Any) -> None:
+    old = bench.watch(max_tries=2)
+    later = bench.watch(try_number=2, max_tries=4)
+    assert bench.gateway.cancelled == [bench.app()]
+    with pytest.raises(Fenced):
+        old.user_restart()
+    assert later.poll() is None
+    assert len(bench.gateway.submitted) == 1
+    bench.ends("CANCELLED")
+    later.poll()
+    assert len(bench.gateway.submitted) == 2
+    assert len(bench.gateway.cancelled) == 1
+
+
+def test_a_clear_after_the_end_begins_the_next_generation(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **RAISED)
+    bench.ends("FAILED")
+    watcher.poll()
+    watcher.close_job(JobState.FAILED, Cause.APPLICATION)
+    run_dir = bench.open().log.run_dir.path
+    assert run_dir.name == "g2"
+    CursorFile(run_dir.parent / "g1" / "cursor").write(1, 0, 0, 0, 9, 0, 40, 77, *[0] * 7, 1)
+    bench.watch(try_number=2)
+    assert bench.gateway.contexts[-1].key.generation == 2
+    assert bench.gateway.contexts[-1].hwm == 77
+    assert bench.app(0) != bench.app(1)
+
+
+def test_success_leaves_nothing_to_inherit(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.ends("SUCCEEDED")
+    watcher.poll()
+    assert bench.open().inherit is None
+
+
+def test_the_interval_that_a_killed_trainer_left_open_is_written(bench: Any) -> None:
+    watcher = bench.watch()
+    run_dir = bench.open().log.run_dir
+    CursorFile(run_dir.cursor).write(1, 0, 0, 0, 9, 4, 64, 64, 10, 20, 0, 2, 6, 3, 1, 0)
+    bench.reply(AttemptId(1), **RAISED)
+    bench.ends("FAILED")
+    watcher.poll()
+    (interval,) = bench.events("interval")
+    assert (interval.writer, interval.seq) == ("trainer-1.0.0-r0-p9", 4)
+
+
+def test_a_refused_submission_is_a_launch_failure(bench: Any) -> None:
+    bench.gateway.refuse = True
+    with pytest.raises(LaunchError, match="queue is closed"):
+        bench.watch()
+    assert bench.events("attempt_ended")[0].data["cause"] == Cause.LAUNCH
+    bench.gateway.refuse = False
+    bench.watch(try_number=2)
+    assert len(bench.gateway.submitted) == 1
+
+
+def test_an_unreachable_log_neither_submits_nor_cancels(bench: Any, monkeypatch: Any) -> None:
+    watcher = bench.watch()
+    monkeypatch.setattr("os.listdir", lambda path: (_ for _ in ()).throw(OSError("stale handle")))
+    with pytest.raises(JobLogError, match="stale handle"):
+        watcher.poll()
+    with pytest.raises(JobLogError):
+        watcher.cancel(Cause.USER_CANCELLED)
+    monkeypatch.undo()
+    assert bench.gateway.cancelled == []
+    assert watcher.poll() is None
+
+
+def test_the_log_is_streamed_once_whoever_reads(bench: Any) -> None:
+    assert bench.watch().read_log() == "step 1\nstep 2\n"
+    assert bench.watch(try_number=2).read_log() == ""
+
+
+def test_the_first_event_names_the_job_and_its_accelerators(bench: Any) -> None:
+    bench.watch()
+    (opened,) = bench.events("job_opened")
+    assert opened.data["accelerators"] == 8
+    assert opened.data["key"]["task_id"] == "train"
