@@ -1,0 +1,132 @@
+"""Sums per day and DAG."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from airflow_ett.errors import ConfigurationError
+from airflow_ett.events import LogWriter, RunDir
+from airflow_ett.fleet import roll_up
+from airflow_ett.store import Store, ingest_root, open_store, queries, tables, upgrade
+
+S = 1_000_000_000
+WriteJob = Callable[..., RunDir]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A fresh SQLite store."""
+    url = f"sqlite:///{tmp_path}/ett.db"
+    upgrade(url)
+    store = open_store(url)
+    yield store
+    store.close()
+
+
+def _at(day: int, hour: int) -> int:
+    return int(datetime(2026, 11, day, hour, tzinfo=UTC).timestamp()) * S
+
+
+def _rollup(store: Store) -> list[dict[str, Any]]:
+    query = select(tables.rollup).order_by(*tables.rollup.primary_key)
+    with store.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _ingest_and_roll_up(store: Store, root: Path, timezone: str = "UTC") -> int:
+    ingest_root(store, root)
+    return roll_up(store, timezone=timezone)
+
+
+def test_a_days_rows_are_the_sums_of_its_jobs(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    write_job(tmp_path, run_id="1", begin_ns=_at(1, 3))
+    write_job(tmp_path, run_id="2", begin_ns=_at(1, 9), accelerators=8)
+    write_job(tmp_path, run_id="3", begin_ns=_at(1, 9), dag_id="other")
+    write_job(tmp_path, run_id="4", begin_ns=_at(2, 9))
+    assert _ingest_and_roll_up(store, tmp_path) == 2
+    rows = _rollup(store)
+    assert [(r["day"], r["dag_id"], r["jobs"], r["attempts"]) for r in rows] == [
+        ("2026-11-01", "other", 1, 2),
+        ("2026-11-01", "ranker", 2, 4),
+        ("2026-11-02", "ranker", 1, 2),
+    ]
+    jobs = [j for j in queries.jobs(store, dag_ids=["ranker"]) if j.run_id in "12"]
+    row = rows[1]
+    for name in ("wall_ns", "held_ns", "effective_ns"):
+        assert row[name] == sum(getattr(job, name) for job in jobs)
+        weighted = sum(getattr(job, name) * job.accelerators for job in jobs)
+        assert row["accelerator_ns"][name.removesuffix("_ns")] == weighted
+    assert sum(row["components_ns"].values()) == row["wall_ns"]
+    assert row["components_ns"]["effective"] == row["effective_ns"]
+    assert row["failures"] == {"application": 2}
+
+
+def test_rolling_up_again_does_nothing(store: Store, tmp_path: Path, write_job: WriteJob) -> None:
+    write_job(tmp_path)
+    _ingest_and_roll_up(store, tmp_path)
+    before = _rollup(store)
+    assert _ingest_and_roll_up(store, tmp_path) == 0
+    assert _rollup(store) == before
+
+
+def test_a_live_job_is_booked_only_when_it_ends(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    write_job(tmp_path, ended=False)
+    assert _ingest_and_roll_up(store, tmp_path) == 0
+    assert _rollup(store) == []
+    write_job(tmp_path)
+    assert _ingest_and_roll_up(store, tmp_path) == 1
+    assert [row["jobs"] for row in _rollup(store)] == [1]
+
+
+def test_a_revised_job_replaces_what_it_had_added(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    run = write_job(tmp_path, begin_ns=_at(1, 3))
+    write_job(tmp_path, run_id="other", begin_ns=_at(1, 3))
+    _ingest_and_roll_up(store, tmp_path)
+    before = _rollup(store)[0]
+    job = queries.jobs(store, run_id="run-1")[0].job
+    late = LogWriter(run.launcher / "late.jsonl", job=job, writer="late")
+    state = {"submission": 2, "raw": "COMPLETED", "state": "SUCCEEDED", "ended_ns": _at(2, 3)}
+    late.append("scheduler_state", state, time_ns=_at(2, 3))
+    assert _ingest_and_roll_up(store, tmp_path) == 2
+    rows = _rollup(store)
+    assert [(row["day"], row["jobs"]) for row in rows] == [("2026-11-01", 1), ("2026-11-02", 1)]
+    assert sum(row["wall_ns"] for row in rows) == before["wall_ns"] + 86_400 * S - 90 * S
+
+
+def test_days_are_those_of_the_configured_zone(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    write_job(tmp_path, begin_ns=_at(1, 23))
+    _ingest_and_roll_up(store, tmp_path)
+    assert [row["day"] for row in _rollup(store)] == ["2026-11-01"]
+    assert roll_up(store, timezone="Asia/Tokyo") == 1
+    assert [(row["day"], row["timezone"]) for row in _rollup(store)] == [
+        ("2026-11-02", "Asia/Tokyo")
+    ]
+
+
+def test_a_day_with_a_clock_change_holds_all_its_jobs(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    # 25 October 2026 lasts 25 hours in Berlin, from 22:00 UTC to 23:00 UTC.
+    begin = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp()) * S
+    for hour in range(25):
+        write_job(tmp_path, run_id=str(hour), begin_ns=begin + hour * 3600 * S)
+    assert _ingest_and_roll_up(store, tmp_path, "Europe/Berlin") == 1
+    assert [(row["day"], row["jobs"]) for row in _rollup(store)] == [("2026-10-25", 25)]
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", ""])
+def test_an_unknown_zone_is_named(store: Store, zone: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"\[ett\] timezone"):
+        roll_up(store, timezone=zone)
