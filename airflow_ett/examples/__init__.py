@@ -1,0 +1,1 @@
+"""Trainings to learn from and to try the product with."""

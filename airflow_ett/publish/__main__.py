@@ -1,0 +1,51 @@
+"""``python -m airflow_ett.publish``: publish one checkpoint; the last line is the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from airflow_ett.errors import EttError
+from airflow_ett.publish.publisher import publish
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Publish; return 0, or 1 after one line on stderr that says what went wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        published = publish(**vars(options))
+    except EttError as error:
+        print(f"not published: {error}", file=sys.stderr)
+        return 1
+    if published.existed:
+        print(f"{published.uri} was published before and is whole: nothing to do")
+    print(json.dumps(asdict(published)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m airflow_ett.publish", description=__doc__)
+    add = parser.add_argument
+    add("--checkpoint", required=True, metavar="URI", help="a committed checkpoint")
+    add(
+        "--model",
+        required=True,
+        metavar="PKG.MODULE:FACTORY",
+        help="returns the model",
+    )
+    add("--registry", required=True, metavar="DIR", help="folder of the published models")
+    add("--name", required=True, help="the model's name in the registry")
+    add("--version", help="default: the checkpoint's cursor and the start of its digest")
+    add(
+        "--golden",
+        metavar="PKG.MODULE:FUNCTION",
+        help="returns the inputs to try it with; default: example_batch of the factory's module",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""A checkpoint becomes a version: whole, once, and never a broken one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from airflow_ett.checkpoints import open_checkpoint
+from airflow_ett.errors import ConfigurationError, PublishError
+from airflow_ett.publish import publish, publisher
+from airflow_ett.publish.registry import Registry, file_digest
+
+pytestmark = pytest.mark.torch
+
+
+def read(path: Path) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(path.read_text())
+    return fields
+
+
+def test_the_command_publishes_the_model_and_nothing_else(site: Any) -> None:
+    checkpoint = site.save()
+    before = time.time_ns()
+    done = site.run(checkpoint)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    folder = Path(result["uri"])
+    digest = (checkpoint / "COMMITTED").read_text().strip()
+    assert result["version"] == folder.name == f"640-{digest[:8]}"
+    assert before < result["begin_ns"] < result["end_ns"] < time.time_ns()
+    assert result["existed"] is False
+    assert sorted(p.name for p in folder.iterdir()) == ["manifest.json", "model.safetensors"]
+    assert (folder.parent / "latest").read_text().strip() == folder.name
+
+    weights = folder / "model.safetensors"
+    assert result["digest"] == file_digest(weights)
+    assert result["bytes"] == weights.stat().st_size
+    tensors = load_file(weights)
+    assert {name: tuple(t.shape) for name, t in tensors.items()} == {
+        "0.weight": (4, 3),
+        "0.bias": (4,),
+        "2.weight": (1, 4),
+        "2.bias": (1,),
+    }
+    manifest = read(folder / "manifest.json")
+    assert manifest["source"] == {
+        "checkpoint": open_checkpoint(str(checkpoint)).uri,
+        "digest": digest,
+        "cursor": 640,
+        "job": "0123456789abcdef0123",
+    }
+    assert manifest["factory"] == "ett_toy:build"
+    assert manifest["parameters"] == 21
+    assert manifest["check"] == {"inputs": "ett_toy:example_batch", "shapes": [[5, 1]]}
+
+
+def test_the_weights_are_the_trained_ones(site: Any) -> None:
+    def fill(model: Any) -> None:
+        model[2].bias.fill_(7.5)
+
+    published = publish(**site.arguments(site.save(poison=fill)))
+    tensors = load_file(Path(published.uri, "model.safetensors"))
+    assert tensors["2.bias"].item() == 7.5
+
+
+def test_the_same_checkpoint_publishes_once(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = site.arguments(site.save())
+    first = publish(**arguments)
+    monkeypatch.setattr(publisher, "_make", lambda *args: pytest.fail("made again"))
+    again = publish(**arguments)
+    assert (first.existed, again.existed) == (False, True)
+    assert (again.version, again.uri, again.digest) == (first.version, first.uri, first.digest)
+    assert again.begin_ns > first.end_ns
+
+
+def test_latest_follows_the_newest_and_is_not_turned_back(site: Any) -> None:
+    old, new = site.save(cursor=100), site.save(cursor=200)
+    first = publish(**site.arguments(old))
+    second = publish(**site.arguments(new))
+    latest = site.registry / "toy" / "latest"
+    assert latest.read_text().strip() == second.version
+    assert publish(**site.arguments(old)).existed
+    assert latest.read_text().strip() == second.version
+    assert site.versions == sorted([first.version, second.version])
+
+
+def test_a_version_of_another_checkpoint_is_not_overwritten(site: Any) -> None:
+    first = publish(**site.arguments(site.save(cursor=100), version="v1"))
+    other = site.save(cursor=200)
+    with pytest.raises(PublishError, match=r"published from .*c000000000000100-.*another"):
+        publish(**site.arguments(other, version="v1"))
+    assert file_digest(Path(first.uri, "model.safetensors")) == first.digest
+
+
+def test_a_damaged_version_is_named(site: Any) -> None:
+    arguments = site.arguments(site.save())
+    weights = Path(publish(**arguments).uri, "model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    with pytest.raises(PublishError, match=r"model\.safetensors .*damaged"):
+        publish(**arguments)
+
+
+def nan(model: Any) -> None:
+    model[0].weight[1, 1] = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "message"),
+    [
+        ("shard gone", {}, r"__0_0\.distcp cannot be read"),
+        ("shard cut", {}, r"__0_0\.distcp has \d+ bytes instead"),
+        ("bit flipped", {}, r"__0_0\.distcp is damaged"),
+        ("not committed", {}, "COMMITTED is missing"),
+        ("no metadata", {}, r"\.metadata: missing"),
+        ("nan", {}, r"1 of 12 values of 0\.weight are NaN"),
+        ("", {"model": "ett_toy:other_build"}, "size mismatch for 2.weight"),
+    ],
+)
+def test_nothing_broken_becomes_visible(
+    site: Any, change: str, more: dict[str, str], message: str
+) -> None:
+    checkpoint = site.save(poison=nan if change == "nan" else None)
+    shard = checkpoint / "__0_0.distcp"
+    content = shard.read_bytes()
+    if change == "shard gone":
+        shard.unlink()
+    elif change == "shard cut":
+        shard.write_bytes(content[:-10])
+    elif change == "bit flipped":
+        shard.write_bytes(content[:700] + bytes([content[700] ^ 1]) + content[701:])
+    elif change == "not committed":
+        (checkpoint / "COMMITTED").unlink()
+    elif change == "no metadata":
+        (checkpoint / ".metadata").unlink()
+        site.commit(checkpoint)
+    with pytest.raises(PublishError, match=message):
+        publish(**site.arguments(checkpoint, **more))
+    shelf = site.registry / "toy"
+    assert not shelf.exists() or [p.name for p in shelf.iterdir()] == []
+
+
+def test_a_committed_checkpoint_whose_shard_dcp_cannot_read_is_named(site: Any) -> None:
+    checkpoint = site.save()
+    (checkpoint / "__0_0.distcp").write_bytes(b"nonsense")
+    site.commit(checkpoint)
+    with pytest.raises(PublishError, match="the tensors cannot be read"):
+        publish(**site.arguments(checkpoint))
+
+
+def test_a_full_disk_leaves_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Registry, *arguments: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device", "manifest.json")
+
+    monkeypatch.setattr(Registry, "reveal", full)
+    with pytest.raises(PublishError, match="No space left on device"):
+        publish(**site.arguments(site.save()))
+    assert list((site.registry / "toy").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("model", "no_colon"),
+        ("model", "a b:c"),
+        ("golden", ":f"),
+        ("name", "../escape"),
+        ("name", ""),
+        ("version", "a/b"),
+        ("version", "latest"),
+        ("version", ".staging-x"),
+        ("checkpoint", "s3://bucket/c1"),
+    ],
+)
+def test_a_wrong_parameter_is_named(site: Any, parameter: str, value: str) -> None:
+    arguments = {**site.arguments(site.save()), parameter: value}
+    with pytest.raises(ConfigurationError) as caught:
+        publish(**arguments)
+    assert caught.value.parameter == parameter
+    assert not (site.registry / "toy").exists() or site.versions == []
+
+
+def test_the_command_says_what_went_wrong_in_one_line(site: Any) -> None:
+    done = site.run(site.save(), model="ett_toy:other_build")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("not published: ")
+    assert "size mismatch for 2.weight" in last
+
+
+def test_no_torch_is_needed_to_import_it() -> None:
+    code = "import airflow_ett.publish.__main__, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_dtypes_survive(site: Any) -> None:
+    def halve(model: Any) -> None:
+        model.to(torch.bfloat16)
+
+    published = publish(**site.arguments(site.save(poison=halve)))
+    assert load_file(Path(published.uri, "model.safetensors"))["0.bias"].dtype == torch.bfloat16
