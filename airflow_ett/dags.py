@@ -1,0 +1,56 @@
+"""Factories for the DAGs that every deployment wants."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, task
+
+log = logging.getLogger(__name__)
+
+
+def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@hourly") -> DAG:
+    """Return the DAG that keeps the fleet's numbers up to date.
+
+    It ingests what is pending below ``[ett] run_root`` and recomputes the per-day, per-DAG sums in
+    ``ett_rollup``. It needs the ETT database; Airflow's own it never touches.
+    """
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["ett"],
+        doc_md="Ingests pending job logs and sums them up per day and DAG.",
+    ) as dag:
+
+        @task(retries=2, retry_delay=timedelta(seconds=30))
+        def ingest() -> int:
+            """Bring every pending job log into the store; return the number of new events."""
+            from airflow_ett import config
+            from airflow_ett.store import ingest_root, open_store, upgrade
+
+            settings = config.load()
+            upgrade(settings.sql_alchemy_conn)
+            with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
+                report = ingest_root(store, settings.run_root)
+            for problem in report.problems:
+                log.warning("%s", problem)
+            return report.new_events
+
+        @task(retries=2, retry_delay=timedelta(seconds=30))
+        def roll_up() -> int:
+            """Recompute the sums of the days that changed; return how many."""
+            from airflow_ett import config
+            from airflow_ett.fleet import roll_up as roll_up_days
+            from airflow_ett.store import open_store
+
+            settings = config.load()
+            with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
+                return roll_up_days(store, timezone=settings.timezone)
+
+        ingest() >> roll_up()
+    return dag

@@ -1,0 +1,1 @@
+"""What the Airflow side shares: connections, settings, opening a job, ingest on the way."""

@@ -1,0 +1,47 @@
+"""Bring a running job's log into the store, on the way and at best effort."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from pathlib import Path
+
+from airflow_ett import config
+from airflow_ett.errors import EttError
+
+log = logging.getLogger(__name__)
+
+
+class BestEffortIngest:
+    """Ingests one run directory now and then; a store that is away costs one warning, never more.
+
+    Nothing is lost by it: the log stays, and the rollup DAG catches up.
+    """
+
+    def __init__(self, run_dir: Path, *, every_s: float = 10.0) -> None:
+        self._run_dir = run_dir
+        self._every_s = every_s
+        self._due = 0.0
+        self._warned = False
+
+    def __call__(self, *, now: bool = False) -> None:
+        """Ingest if it is due, or at once when ``now``."""
+        if not now and time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self._every_s
+        # SQLAlchemy takes a while to import, which DAG parsing is spared.
+        from airflow_ett.store import ingest_run_dir, open_store
+
+        try:
+            with contextlib.closing(open_store(config.load().sql_alchemy_conn)) as store:
+                store.check()
+                ingest_run_dir(store, self._run_dir)
+        except (EttError, OSError) as error:
+            if not self._warned:
+                log.warning(
+                    "ETT%% numbers are not up to date: %s Training is not affected; the events "
+                    "stay in the run directory and are ingested later.",
+                    error,
+                )
+            self._warned = True

@@ -1,0 +1,95 @@
+"""One try's hold on a job, as plain data that a trigger can be rebuilt from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_ett.checkpoints import open_checkpoint
+from airflow_ett.errors import CheckpointError, ConfigurationError
+from airflow_ett.events import Cause, JobKey, JobState, Kind, RunDir
+from airflow_ett.launch.history import fold
+from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.opening import OpenJob
+from airflow_ett.launch.request import Request
+from airflow_ett.launch.watcher import Watcher
+
+
+@dataclass(frozen=True, slots=True)
+class JobHold:
+    """What a process needs to take a job over in the name of a try. Only JSON types inside."""
+
+    key: Mapping[str, Any]
+    run_dir: str
+    checkpoints: str
+    inherit: Mapping[str, Any] | None
+    request: Mapping[str, Any]
+    try_number: int
+    max_tries: int
+    deadline_ns: int | None
+
+    @classmethod
+    def of(
+        cls,
+        job: OpenJob,
+        request: Request,
+        *,
+        try_number: int,
+        max_tries: int,
+        deadline_ns: int | None,
+    ) -> JobHold:
+        """Describe the hold of a try on an open job."""
+        return cls(
+            key=asdict(job.log.key),
+            run_dir=str(job.log.run_dir.path),
+            checkpoints=job.checkpoints,
+            inherit=job.inherit,
+            request=request.as_dict(),
+            try_number=try_number,
+            max_tries=max_tries,
+            deadline_ns=deadline_ns,
+        )
+
+    def take(self, mode: str) -> Watcher:
+        """Claim the job for this process and return its watcher.
+
+        Raises :class:`JobLogError` when the run directory cannot be used.
+        """
+        # Importing TorchX takes a while, which DAG parsing is spared.
+        from airflow_ett.launch.gateway import Gateway
+
+        log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key))
+        claim = log.claim(try_number=self.try_number, max_tries=self.max_tries, mode=mode)
+        return Watcher(
+            OpenJob(log, self.checkpoints, self.inherit),
+            claim,
+            Request(**self.request),
+            Gateway(),
+            deadline_ns=self.deadline_ns,
+        )
+
+
+def end_job(
+    key: Mapping[str, Any], run_dir: str, *, try_number: int, max_tries: int, cause: Cause
+) -> None:
+    """Write the terminal event of a job that failed for good, unless it has one.
+
+    Raises :class:`JobLogError` when the run directory cannot be used.
+    """
+    log = RunDirLog(RunDir(Path(run_dir)), JobKey(**key))
+    if fold(log.launcher_events()).ended is None:
+        log.claim(try_number=try_number, max_tries=max_tries, mode="task")
+        log.append(Kind.JOB_ENDED, {"state": JobState.FAILED, "cause": cause})
+
+
+def check_checkpoints(request: Request) -> None:
+    """Raise :class:`ConfigurationError` unless ``resume`` and ``init_from`` name checkpoints."""
+    for parameter, value in (("resume", request.resume), ("init_from", request.init_from)):
+        if value in (None, "auto", "never"):
+            continue
+        try:
+            open_checkpoint(str(value))
+        except CheckpointError as error:
+            raise ConfigurationError(parameter, str(error)) from error

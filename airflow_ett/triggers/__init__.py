@@ -1,0 +1,1 @@
+"""Triggers: watching a training without holding a worker."""

@@ -1,0 +1,5 @@
+"""The scheduled fleet rollup: ingest what is pending, then per-day, per-DAG sums."""
+
+from airflow_ett.dags import rollup_dag
+
+dag = rollup_dag()
