@@ -1,0 +1,131 @@
+"""The pages as HTML. Every value is escaped by the templates; nothing here trusts a name."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from airflow_ett.errors import StoreError, StoreMismatch
+from airflow_ett.metric import format as show
+from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS
+from airflow_ett.ui.examples import first_steps
+from airflow_ett.ui.figures import spark_segments
+from airflow_ett.ui.view import PERIODS, DagView, Period
+
+_STATES = {
+    "running": ("run", "Running"),
+    "succeeded": ("ok", "Success"),
+    "failed": ("bad", "Failed"),
+    "cancelled": ("none", "Cancelled"),
+}
+_QUALITIES = {"complete": "Complete", "partial": "Partial", "launcher_only": "Launcher only"}
+
+
+def dag_page(dag_id: str, view: DagView, as_of_ns: int) -> str:
+    """The Dag tab."""
+    return _render("dag.html", dag_id=dag_id, view=view, period=view.period, as_of_ns=as_of_ns)
+
+
+def empty_period_page(dag_id: str, period: Period, as_of_ns: int) -> str:
+    """The Dag has jobs, but none in this period."""
+    return _render("empty_period.html", dag_id=dag_id, period=period, as_of_ns=as_of_ns)
+
+
+def empty_dag_page(dag_id: str) -> str:
+    """The Dag has no job yet: what to add to get one."""
+    return _render("empty_dag.html", dag_id=dag_id, steps=first_steps())
+
+
+def denied_page(dag_id: str, user: str) -> str:
+    """403: the same whether or not the Dag exists."""
+    return _render("denied.html", dag_id=dag_id, user=user)
+
+
+def signed_out_page() -> str:
+    """401: the session is over."""
+    return _render("signed_out.html")
+
+
+def store_page(error: StoreError, *, now_ns: int, reference: str) -> str:
+    """503: the store is away, or its tables are another version's. Names no address and no user."""
+    if isinstance(error, StoreMismatch):
+        return _render("store_mismatch.html", found=error.found, needed=error.needed)
+    return _render("store_away.html", now_ns=now_ns, reference=reference)
+
+
+def failed_page(reference: str) -> str:
+    """500: anything else."""
+    return _render("failed.html", reference=reference)
+
+
+def content_security_policy() -> str:
+    """What a page may load: itself, its own script and plotly's from this host."""
+    digest = base64.b64encode(hashlib.sha256(_static("ett.js").encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+    )
+
+
+def plotly_script() -> Path:
+    """The chart library's JavaScript in plotly's wheel, found without importing plotly."""
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("plotly is not installed: pip install 'airflow-ett[airflow]'")
+    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _static(name: str) -> str:
+    return files("airflow_ett.ui").joinpath("static", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("airflow_ett.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        duration=show.duration,
+        percent=show.percent,
+        change=show.change,
+        instant=show.instant,
+        segment=lambda text: quote(text, safe=""),
+    )
+    environment.globals.update(
+        style=Markup(_static("palette.css") + _static("ett.css")),
+        script=Markup(_static("ett.js")),
+        plotly_version=version("plotly"),
+        labels=COMPONENT_LABELS,
+        tokens=COMPONENT_TOKENS,
+        periods=PERIODS,
+        states=_STATES,
+        qualities=_QUALITIES,
+        shares=show.shares,
+        amount=_amount,
+        spark=spark_segments,
+    )
+    return environment
+
+
+def _amount(ns: int | None, accelerated: bool) -> str:
+    """Accelerator-hours, or plain time where no job held an accelerator."""
+    return show.accelerator_hours(ns) if accelerated else show.duration(ns)
