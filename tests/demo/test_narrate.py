@@ -1,0 +1,44 @@
+"""The running commentary."""
+
+from typing import Any
+
+from airflow_ett.demo.narrate import Narrator
+from airflow_ett.events import AttemptId, Event, Kind
+
+SECOND = 1_000_000_000
+
+
+def tell(narrator: Narrator, kind: str, time_ns: int, submission: int, **data: Any) -> str | None:
+    return narrator.line(
+        Event("0" * 20, "w", time_ns, time_ns, kind, AttemptId(submission), None, data)
+    )
+
+
+def test_a_failure_is_told_with_cause_and_delay() -> None:
+    narrator = Narrator()
+    tell(narrator, Kind.SUBMITTED, 0, 1, layer="first", handle="local_detached://x/a")
+    started = tell(narrator, Kind.PROCESS_STARTED, 2 * SECOND, 1, role="trainer", pid=42)
+    assert started == "attempt 1: trainer runs as process 42, 2.0\u00a0s after submission"
+    ended = tell(narrator, Kind.PROCESS_ENDED, 9 * SECOND, 1, role="trainer", signal=9)
+    assert ended == "attempt 1: trainer was ended by signal 9"
+    evidence = {"text": "killed\nlong\ntail", "source": "reply"}
+    judged = tell(
+        narrator, Kind.ATTEMPT_ENDED, 10 * SECOND, 1, cause="infrastructure", evidence=evidence
+    )
+    assert judged == (
+        "attempt 1: failed, seen 1.0\u00a0s after the trainer's end; cause infrastructure: killed"
+    )
+
+
+def test_a_resumed_attempt_says_who_began_it_and_where() -> None:
+    narrator = Narrator()
+    tell(narrator, Kind.SUBMITTED, 0, 1, layer="first", handle="h1")
+    line = tell(narrator, Kind.SUBMITTED, 5, 2, layer="airflow", handle="h2", resume_cursor=120_000)
+    assert line == "attempt 2: submitted (Airflow's retry, resumes at cursor 120,000) as h2"
+
+
+def test_small_compiles_agents_and_unknown_events_are_not_told() -> None:
+    narrator = Narrator()
+    assert tell(narrator, Kind.COMPILE, 1, 1, duration_ns=20_000_000) is None
+    assert tell(narrator, Kind.PROCESS_STARTED, 1, 1, role="agent", pid=1) is None
+    assert tell(narrator, "weather", 1, 1) is None
