@@ -7,6 +7,7 @@ PYTHON ?= python3.11 python3.12 python3.13 python3 python
 BIN := .venv/bin
 STAMP := .venv/.installed
 SOAK_RUNS ?= 3
+B ?= step
 # Two threads of a small model only get into each other's way.
 export OMP_NUM_THREADS ?= 1
 
@@ -16,7 +17,7 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   what the instrumentation costs"
+	@echo "make bench   B=step: a benchmark of bench/, side by side, with its targets"
 	@echo "make soak    the demo SOAK_RUNS times"
 	@echo "make clean   remove the environment, the demo and all caches"
 
@@ -34,7 +35,7 @@ lint: $(STAMP)
 	@$(BIN)/lint-imports --no-timing | tail -n 2
 
 bench: $(STAMP)
-	@for script in bench/*.py; do $(BIN)/python "$$script"; done
+	@$(BIN)/python bench/$(B).py
 
 soak: $(STAMP)
 	@for run in $$(seq $(SOAK_RUNS)); do \

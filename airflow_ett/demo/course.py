@@ -70,12 +70,19 @@ class Demo:
         """The address of the DAG's tab in Airflow's UI."""
         return f"{self.stack.url}/dags/{DAG_ID}/plugin/ett"
 
+    @property
+    def sign_in(self) -> str:
+        """How to sign in to this demo's Airflow, whose password is made anew each time."""
+        ((user, password),) = self.stack.passwords.items()
+        return f"sign in as {user} with password {password}"
+
     def run(self) -> None:
         """Run the whole path; raise :class:`DemoError` where it does not end as it should."""
         self._say(f"starting Airflow in {self._home}")
         self._cli("db", "upgrade")
         self.stack.start()
         self._say(f"Airflow is up at {self.stack.url} (logs in {self._home / 'logs'})")
+        self._say(self.sign_in)
         self._train_and_publish()
         self._roll_up()
         self._show()
@@ -116,7 +123,7 @@ class Demo:
         latencies = latency_lines(retry_latencies(self._events))
         for line in ["", render(jobs), "", *numbers(jobs[0]), "", *latencies, ""]:
             self._print(line)
-        self._print(f"The DAG tab: {self.tab}")
+        self._print(f"The DAG tab: {self.tab} ({self.sign_in})")
 
     def _look(self) -> None:
         """Tell what has happened since the last look."""

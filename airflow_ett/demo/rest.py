@@ -19,12 +19,11 @@ _PAUSE_S = 0.5
 class Api:
     """One user's view of Airflow's REST API.
 
-    Without ``user`` the token is that of an Airflow where everybody is admin. An answer other than
-    2xx raises :class:`DemoError` with Airflow's own words; SQLite's passing "Database error" and a
-    server that is just starting are tried again for a few seconds.
+    An answer other than 2xx raises :class:`DemoError` with Airflow's own words; SQLite's passing
+    "Database error" and a server that is just starting are tried again for a few seconds.
     """
 
-    def __init__(self, url: str, user: str | None = None, password: str = "") -> None:
+    def __init__(self, url: str, user: str, password: str) -> None:
         self.url = url.rstrip("/")
         self._user = user
         self._password = password
@@ -35,11 +34,8 @@ class Api:
     @property
     def token(self) -> str:
         """A fresh bearer token of this user."""
-        if self._user is None:
-            answer = self._send("GET", "/auth/token")
-        else:
-            login = {"username": self._user, "password": self._password}
-            answer = self._send("POST", "/auth/token", json=login)
+        login = {"username": self._user, "password": self._password}
+        answer = self._send("POST", "/auth/token", json=login)
         return str(answer.json()["access_token"])
 
     def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
@@ -126,7 +122,7 @@ class Api:
         content = answer["content"]
         if isinstance(content, str):
             return content
-        return "\n".join(str(line.get("event", line)) for line in content)
+        return "\n".join(_log_line(line) for line in content)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
         """Return what a task pushed."""
@@ -178,6 +174,12 @@ def wait_until(
             raise DemoError(f"waited {timeout_s:.0f} s in vain until {what}")
         time.sleep(pause_s)
     return found
+
+
+def _log_line(line: Mapping[str, Any]) -> str:
+    """Return an event of a task log and the errors that it carries."""
+    errors = [f"{e['exc_type']}: {e['exc_value']}" for e in line.get("error_detail") or ()]
+    return ": ".join([str(line.get("event", line)), *errors])
 
 
 def _task(dag_id: str, run_id: str, task_id: str) -> str:

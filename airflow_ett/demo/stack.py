@@ -35,14 +35,16 @@ _HEALTH_NAMES = {
 _START_LIMIT_S = 180.0
 _STOP_GRACE_S = 5.0
 
+ADMIN_ALONE: Mapping[str, str] = {"admin": "admin"}
+
 
 class AirflowStack:
     """Airflow's components as child processes, each with a log file under ``home/logs``.
 
     ``dags`` is the DAGs folder, ``env`` overrides any variable. ``users`` maps names to roles of
-    the SimpleAuthManager, with passwords in ``passwords``; without it everybody is admin. ``port``
-    is the API server's, 0 for a free one. Detached trainings that its tasks start belong to it,
-    too: :meth:`stop` leaves no process behind.
+    the SimpleAuthManager, an admin first; ``passwords`` are made anew. ``port`` is the API
+    server's, 0 for a free one. Detached trainings that its tasks start belong to it, too:
+    :meth:`stop` leaves no process behind.
     """
 
     def __init__(
@@ -51,16 +53,16 @@ class AirflowStack:
         *,
         dags: Path,
         env: Mapping[str, str] | None = None,
-        users: Mapping[str, str] | None = None,
+        users: Mapping[str, str] = ADMIN_ALONE,
         port: int = 0,
         components: tuple[str, ...] = COMPONENTS,
     ) -> None:
         self.home = home.absolute()
         self.components = components
-        self.passwords = {user: secrets.token_urlsafe(12) for user in users or {}}
+        self.passwords = {user: secrets.token_urlsafe(12) for user in users}
         self.port = _port(port)
         self.url = f"http://127.0.0.1:{self.port}"
-        self._users = dict(users or {})
+        self._users = dict(users)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self.env = {**self._environment(dags.absolute()), **(env or {})}
         self._api: Api | None = None
@@ -69,12 +71,12 @@ class AirflowStack:
     def api(self) -> Api:
         """The REST API as the first user (an admin)."""
         if self._api is None:
-            self._api = self.login(next(iter(self._users), None))
+            self._api = self.login(next(iter(self._users)))
         return self._api
 
-    def login(self, user: str | None) -> Api:
+    def login(self, user: str) -> Api:
         """Return the REST API as ``user``."""
-        return Api(self.url, user, self.passwords.get(user or "", ""))
+        return Api(self.url, user, self.passwords[user])
 
     def start(self) -> None:
         """Create the database, start all components and wait until they are healthy.
@@ -85,7 +87,9 @@ class AirflowStack:
         self.home.mkdir(parents=True, exist_ok=True)
         self._end_all()
         (self.home / "logs").mkdir(exist_ok=True)
-        (self.home / "passwords.json").write_text(json.dumps(self.passwords))
+        passwords = self.home / "passwords.json"
+        passwords.touch(mode=0o600)
+        passwords.write_text(json.dumps(self.passwords))
         try:
             self._migrate()
             for component in self.components:
@@ -185,7 +189,9 @@ class AirflowStack:
         return self.home / "logs" / f"{name}.log"
 
     def _environment(self, dags: Path) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW"))}
+        # Many short-lived processes: without bytecode files each would compile its modules anew.
+        dropped = ("AIRFLOW", "_AIRFLOW", "PYTHONDONTWRITEBYTECODE")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         users = ",".join(f"{user}:{role}" for user, role in self._users.items())
         return kept | {
             MARKER: str(self.home),
@@ -199,8 +205,7 @@ class AirflowStack:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": str(not users),
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": users or "admin:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": users,
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.home / "passwords.json"),
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),

@@ -29,6 +29,8 @@ class Airflow(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    do_POST = do_GET
+
     def log_message(self, format: str, *args: object) -> None:
         return
 
@@ -42,7 +44,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Airflow)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Api(f"http://127.0.0.1:{server.server_address[1]}")
+    yield Api(f"http://127.0.0.1:{server.server_address[1]}", "admin", "secret")
     server.shutdown()
     server.server_close()
     thread.join()
@@ -51,7 +53,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 def test_sqlites_passing_error_is_tried_again_with_the_token(api: Api) -> None:
     Airflow.answers += [(409, {"detail": "Database error"}), (500, {}), (200, {"state": "queued"})]
     assert api.run_state("d", "r") == "queued"
-    assert Airflow.asked[0] == "GET /auth/token None"
+    assert Airflow.asked[0] == "POST /auth/token None"
     assert Airflow.asked[1:] == ["GET /api/v2/dags/d/dagRuns/r Bearer t"] * 3
 
 

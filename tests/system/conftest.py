@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ett.events import Event, JobKey, RunDir
+from airflow_ett.events import Event, JobKey, RunDir, slug
 from airflow_ett.launch.joblog import RunDirLog
 
 
@@ -76,7 +76,7 @@ def train(airflow_stack: Any, tmp_path: Path, request: pytest.FixtureRequest) ->
     """Start a training: ``train("training_held", steps=100)``."""
 
     def start(dag_id: str, **conf: Any) -> Training:
-        run_id = f"{request.node.name}"[:200]
+        run_id = slug(request.node.name)
         training = Training(airflow_stack, dag_id, run_id, tmp_path / "place")
         airflow_stack.api.wait_for_dag(dag_id)
         airflow_stack.api.trigger(dag_id, run_id, {"place": str(training.place), **conf})

@@ -28,7 +28,7 @@ def layers(training: Any) -> list[str]:
 
 
 def test_r01_a_killed_task_process_leaves_the_training_to_the_next_try(train: Any) -> None:
-    training = train("training_held", steps=900)
+    training = train("training_held", steps=400)
     training.until_cursor(5)
     os.kill(training.watching_pid(), signal.SIGKILL)
     assert training.end() == "success"
@@ -36,14 +36,14 @@ def test_r01_a_killed_task_process_leaves_the_training_to_the_next_try(train: An
     assert len(training.starts()) == 1
     assert training.never_twice()
     assert len(training.events("adopted")) == 1
-    assert training.cursor() == 900
+    assert training.cursor() == 400
     assert measured(training).nof == 0
 
 
 def test_a_killed_triggerer_leaves_the_training_to_the_next_one(
     train: Any, airflow_stack: Any
 ) -> None:
-    training = train("training_deferred", steps=1200)
+    training = train("training_deferred", steps=800)
     training.until_cursor(5)
     training.until(lambda: training.events("claimed")[-1].data["mode"] == "trigger")
     airflow_stack.stop_component("triggerer", grace_s=0)

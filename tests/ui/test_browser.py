@@ -59,7 +59,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory, repo: Path, job_writer: Any)
     stack = AirflowStack(
         home,
         dags=dags,
-        users={"admin": "admin"},
         components=("api-server", "dag-processor"),
         env={
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(repo / "plugins"),
