@@ -32,7 +32,7 @@ lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timing | tail -n 2
+	@$(BIN)/lint-imports | tail -n 2
 
 bench: $(STAMP)
 	@$(BIN)/python bench/$(B).py

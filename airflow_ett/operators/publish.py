@@ -95,8 +95,11 @@ class ModelPublishOperator(BaseOperator):
                 f"in {self.registry}. Its last words: {' / '.join(lines[-3:])}"
             )
         # Libraries may print after the result, which is the only line that is a JSON object.
-        result: dict[str, Any] = json.loads(next(x for x in reversed(lines) if x.startswith("{")))
-        return result
+        result = next((line for line in reversed(lines) if line.startswith("{")), None)
+        if result is None:
+            raise PublishError(f"The publisher of {checkpoint} ended, but told no result.")
+        published: dict[str, Any] = json.loads(result)
+        return published
 
     def _record(
         self, run_dir: Path, job: str, published: Mapping[str, Any], context: Context

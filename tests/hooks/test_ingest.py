@@ -1,0 +1,79 @@
+"""Ingest on the way: a store that is away costs one warning and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_ett.events import RunDir
+from airflow_ett.hooks.ingest import BestEffortIngest
+from airflow_ett.store import open_store, queries, upgrade
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, write_job: Callable[..., RunDir]) -> Path:
+    return write_job(tmp_path / "runs").path
+
+
+def use_store(monkeypatch: pytest.MonkeyPatch, url: str) -> str:
+    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", url)
+    return url
+
+
+def test_a_job_is_in_the_store_afterwards(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    upgrade(url)
+    BestEffortIngest(run_dir)()
+    with contextlib.closing(open_store(url)) as store:
+        (job,) = queries.jobs(store)
+    assert job.result["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////nowhere/at/all/ett.db",
+        "postgresql+psycopg://user:hunter2@127.0.0.1:1/ett?connect_timeout=2",
+    ],
+)
+def test_a_store_that_is_away_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run_dir: Path, url: str
+) -> None:
+    use_store(monkeypatch, url)
+    ingest = BestEffortIngest(run_dir)
+    with caplog.at_level(logging.WARNING):
+        ingest(now=True)
+        ingest(now=True)
+    (record,) = [r for r in caplog.records if r.name == "airflow_ett.hooks.ingest"]
+    assert "Training is not affected" in record.getMessage()
+    assert "hunter2" not in caplog.text
+
+
+def test_what_a_store_missed_is_caught_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/late.db")
+    ingest = BestEffortIngest(run_dir)
+    ingest(now=True)
+    upgrade(url)
+    ingest(now=True)
+    with contextlib.closing(open_store(url)) as store:
+        assert len(queries.jobs(store)) == 1
+
+
+def test_it_is_not_due_at_every_poll(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    ingest = BestEffortIngest(run_dir, every_s=3600)
+    ingest()
+    upgrade(url)
+    ingest()
+    with contextlib.closing(open_store(url)) as store:
+        assert queries.jobs(store) == []
