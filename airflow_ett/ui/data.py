@@ -68,6 +68,11 @@ class Job:
         return self.state == JobState.RUNNING
 
     @property
+    def recovering(self) -> bool:
+        """True while a running job has not yet come past its high-water mark after a failure."""
+        return self.running and bool(self.recoveries) and not self.recoveries[-1][1]
+
+    @property
     def failed(self) -> bool:
         """True where the job ended in failure."""
         return self.state == JobState.FAILED

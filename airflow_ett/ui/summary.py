@@ -39,6 +39,7 @@ class Summary:
     tts: Quantiles | None
     ttr: Quantiles | None
     unrecovered: int
+    recovering: int
     failures_per_job: float
     failures_without_preemptions: float
     failures: int
@@ -85,6 +86,7 @@ def summarise(jobs: Sequence[Job], *, accelerated: bool) -> Summary:
     held = sum(job.held_ns * w for job, w in weighted)
     effective = sum(job.effective_ns * w for job, w in weighted)
     recoveries = [recovery for job in known for recovery in job.recoveries]
+    recovering = sum(job.recovering for job in known)
     failures = sum(job.nof for job in jobs)
     count = max(1, len(jobs))
     return Summary(
@@ -97,7 +99,8 @@ def summarise(jobs: Sequence[Job], *, accelerated: bool) -> Summary:
         paper_pct=_weighted_paper(weighted),
         tts=quantiles([job.tts_ns for job in known if job.tts_ns is not None]),
         ttr=quantiles([ns for ns, recovered in recoveries if recovered]),
-        unrecovered=sum(not recovered for _, recovered in recoveries),
+        unrecovered=sum(not recovered for _, recovered in recoveries) - recovering,
+        recovering=recovering,
         failures_per_job=failures / count,
         failures_without_preemptions=(failures - sum(job.preempted for job in jobs)) / count,
         failures=failures,

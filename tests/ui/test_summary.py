@@ -69,6 +69,15 @@ def test_a_users_restart_is_no_recovery_from_failure(report: Make) -> None:
     assert now.unrecovered == 1
 
 
+def test_a_live_job_is_recovering_not_lost(report: Make) -> None:
+    ttr = [{"ns": 90, "recovered": False, "cause": "application"}] * 2
+    live = report(ttr=ttr, state="running", frozen=False)
+    now = summarise(jobs_of([live]), accelerated=True)
+    assert (now.unrecovered, now.recovering) == (1, 1)
+    over = summarise(jobs_of([report(ttr=ttr, state="failed")]), accelerated=True)
+    assert (over.unrecovered, over.recovering) == (2, 0)
+
+
 def test_change_is_judged_by_meaning(report: Make) -> None:
     worse = {**report()["components_ns"], "effective": 800 * SECOND, "wasted": 80 * SECOND}
     before_jobs = jobs_of([report(components_ns=worse, effective_ns=800 * SECOND)])
