@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,11 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except StoreError as error:
-        print(f"airflow-ett: {error}", file=sys.stderr)
+        print(f"airflow-ett: {error}{_where()}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # The reader, such as head, has seen enough; nothing may be flushed to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (EttError, OSError) as error:
         print(f"airflow-ett: {error}", file=sys.stderr)
         return 1
+
+
+def _where() -> str:
+    """A hint for those who forgot to say which Airflow they mean."""
+    if any(name in os.environ for name in ("AIRFLOW_HOME", "AIRFLOW__ETT__SQL_ALCHEMY_CONN")):
+        return ""
+    return " (AIRFLOW_HOME is not set, so this is the Airflow in ~/airflow.)"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,7 +91,13 @@ def _report(options: argparse.Namespace) -> int:
     dag_ids = None if options.dag_id is None else [options.dag_id]
     rows = queries.jobs(store, dag_ids=dag_ids, run_id=options.run_id)
     results = [row.result for row in rows]
-    print(json.dumps(results, indent=2) if options.json else render(results))
+    if options.json:
+        print(json.dumps(results, indent=2))
+    elif results:
+        print(render(results))
+    else:
+        wanted = [f"{n} {v}" for n, v in (("Dag", options.dag_id), ("run", options.run_id)) if v]
+        print(f"No job{' of ' + ', '.join(wanted) if wanted else ''} has been measured.")
     return 0
 
 
@@ -89,7 +107,8 @@ def _ingest(options: argparse.Namespace) -> int:
 
     folder: Path = options.folder
     if not folder.is_dir():
-        raise ConfigurationError("RUN_DIR", f"there is no folder {folder}")
+        problem = "is no folder" if folder.exists() else "does not exist"
+        raise ConfigurationError("RUN_DIR", f"{folder} {problem}")
     store = open_store(config.load().sql_alchemy_conn)
     store.check()
     single = any(RunDir(folder).logs())
@@ -97,6 +116,12 @@ def _ingest(options: argparse.Namespace) -> int:
     for problem in report.problems:
         print(f"airflow-ett: {problem}", file=sys.stderr)
     print(f"{len(report.jobs)} jobs, {report.new_events} new events, {report.bad_lines} bad lines")
+    if not single and not any(folder.glob("*/*/*/*/g*/launcher")):
+        root = config.load().run_root
+        print(
+            f"airflow-ett: no run directory lies below {folder}; the root is {root}",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -36,7 +36,7 @@ def test_ingest_and_report(tmp_path: Path, write_job: WriteJob, capsys: Output) 
     assert main(["report"]) == 0
     text = capsys.readouterr().out.replace("\u00a0", " ")
     assert "running, provisional" in text
-    assert "ranker.train, run run-1, generation 1" in text
+    assert "ranker.train, run run-1\n" in text
     assert "1 m 30 s  100.0%" in text
 
 
@@ -49,7 +49,7 @@ def test_a_single_run_directory(tmp_path: Path, write_job: WriteJob, capsys: Out
     assert "1 jobs, 19 new events, 1 bad lines" in output.out
     assert "nodes/bad.jsonl, byte 0: not a line of JSON" in output.err
     assert main(["report", "--run-id", "none"]) == 0
-    assert "No job has been measured." in capsys.readouterr().out
+    assert "No job of run " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["report"], ["db", "check"], ["ingest", "."]])
@@ -66,7 +66,29 @@ def test_without_a_database_one_line_says_what_to_do(
 def test_db_check_and_a_wrong_folder(tmp_path: Path, capsys: Output) -> None:
     assert main(["db", "upgrade"]) == main(["db", "check"]) == 0
     assert main(["ingest", str(tmp_path / "none")]) == 1
-    assert "there is no folder" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(
+    tmp_path: Path, write_job: WriteJob, capsys: Output
+) -> None:
+    write_job(tmp_path / "runs")
+    main(["db", "upgrade"])
+    main(["ingest", str(tmp_path / "runs")])
+    command = [sys.executable, "-m", "airflow_ett.cli", "report", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as report:
+        assert report.stdout is not None
+        assert report.stderr is not None
+        report.stdout.close()
+        assert report.stderr.read() == b""
+    assert report.returncode == 0
+
+
+def test_a_folder_without_run_directories_is_told(tmp_path: Path, capsys: Output) -> None:
+    main(["db", "upgrade"])
+    (tmp_path / "empty").mkdir()
+    assert main(["ingest", str(tmp_path / "empty")]) == 0
+    assert "no run directory lies below" in capsys.readouterr().err
 
 
 def test_help_tells_the_exit_codes(capsys: Output) -> None:

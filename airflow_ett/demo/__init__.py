@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import signal
@@ -58,7 +59,9 @@ def _run(home: Path, port: int, *, keep: bool) -> int:
         )
     from airflow_ett.demo.course import Demo
     from airflow_ett.demo.home import demo_home
+    from airflow_ett.demo.stack import free_port
 
+    free_port(port)  # before the home is emptied of what the last demo left
     with demo_home(home) as folder:
         demo = Demo(folder, port, lambda line: print(line, flush=True))
         try:
@@ -66,6 +69,7 @@ def _run(home: Path, port: int, *, keep: bool) -> int:
             if keep:
                 _wait(demo)
         finally:
+            print("stopping", flush=True)
             # An impatient second Ctrl-C must not leave processes behind.
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
@@ -76,10 +80,9 @@ def _run(home: Path, port: int, *, keep: bool) -> int:
 def _wait(demo: Demo) -> None:
     """Keep the demo's Airflow up until the user has seen enough."""
     print(f"Airflow stays up at {demo.stack.url}. Ctrl-C stops everything.", flush=True)
-    try:
+    print(f"The DAG tab: {demo.tab} ({demo.sign_in})", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
         signal.pause()
-    except KeyboardInterrupt:
-        print("\nstopping", flush=True)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -24,7 +24,7 @@ def numbers(job: Mapping[str, Any]) -> list[str]:
 
 
 def latency_lines(latencies: Iterable[RetryLatency]) -> list[str]:
-    """Return a line for each retry latency, with its parts."""
+    """Return a line for each retry latency, a trainer's end to the next one's start, by parts."""
     return [
         f"retry latency after {part.cause} ({part.layer}): {duration(part.total_ns)}"
         f" = detection {duration(part.detection_ns)}"

@@ -121,9 +121,11 @@ class Demo:
         if len(jobs) != 1:
             raise DemoError(f"the report tells of {len(jobs)} jobs of {DAG_ID} instead of one")
         latencies = latency_lines(retry_latencies(self._events))
-        for line in ["", render(jobs), "", *numbers(jobs[0]), "", *latencies, ""]:
+        head = "From a trainer process's end to the start of the next:"
+        for line in ["", render(jobs), "", *numbers(jobs[0]), "", head, *latencies, ""]:
             self._print(line)
-        self._print(f"The DAG tab: {self.tab} ({self.sign_in})")
+        self._print(f"The DAG tab: {self.tab}")
+        self._print(f"The numbers again: AIRFLOW_HOME={self._home} airflow-ett report")
 
     def _look(self) -> None:
         """Tell what has happened since the last look."""

@@ -60,7 +60,7 @@ class AirflowStack:
         self.home = home.absolute()
         self.components = components
         self.passwords = {user: secrets.token_urlsafe(12) for user in users}
-        self.port = _port(port)
+        self.port = free_port(port)
         self.url = f"http://127.0.0.1:{self.port}"
         self._users = dict(users)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -217,14 +217,17 @@ class AirflowStack:
         }
 
 
-def _port(wanted: int) -> int:
+def free_port(wanted: int) -> int:
+    """Return ``wanted`` if it can be used on loopback, for 0 one that is free.
+
+    Raises :class:`ConfigurationError` that names ``--port``.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
-        except OSError as error:
-            raise ConfigurationError(
-                "--port", f"{wanted} cannot be used: {error.strerror}"
-            ) from None
+        except (OSError, OverflowError) as error:
+            problem = getattr(error, "strerror", None) or "ports are numbers from 0 to 65535"
+            raise ConfigurationError("--port", f"{wanted} cannot be used: {problem}") from None
         port: int = probe.getsockname()[1]
         return port

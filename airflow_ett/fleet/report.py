@@ -18,8 +18,6 @@ _MOST_COLUMNS = 6
 
 def render(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the text for jobs given as ``JobMetric.as_dict()`` data."""
-    if not results:
-        return "No job has been measured."
     jobs = _table([_HEADS, *(_job(result) for result in results)], texts=5)
     return "\n\n".join([jobs, *(_phases(result) for result in results)])
 
@@ -57,7 +55,7 @@ def _phases(result: Mapping[str, Any]) -> str:
     sums = (duration(sum(phases.values())) for _, phases in columns)
     rows.append(("Wall clock", *sums, duration(result["wall_ns"]), percent(100.0), ""))
     title = f"{result['dag_id']}.{_task(result)}, run {result['run_id']}"
-    return f"{title}, generation {result['generation']}\n{_table(rows, texts=1)}"
+    return f"{title}\n{_table(rows, texts=1)}"
 
 
 def _columns(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, int]]]:
@@ -82,8 +80,9 @@ def _order(phase: str) -> tuple[int, int, str]:
 
 
 def _task(result: Mapping[str, Any]) -> str:
-    index = result["map_index"]
-    return str(result["task_id"]) if index < 0 else f"{result['task_id']}[{index}]"
+    index = f"[{result['map_index']}]" if result["map_index"] >= 0 else ""
+    generation = f" g{result['generation']}" if result["generation"] > 1 else ""
+    return f"{result['task_id']}{index}{generation}"
 
 
 def _cell(ns: int | None) -> str:

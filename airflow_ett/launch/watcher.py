@@ -323,6 +323,9 @@ class Watcher:
         )
         self._note_end(submission, verdict, attempt)
         if verdict.cause is None:
+            # Finished before the restart that a user or a deadline asked for: there is nothing left
+            # to restart.
+            self._next_layer = None
             self.close_job(JobState.SUCCEEDED, None)
         return self._after(submission)
 

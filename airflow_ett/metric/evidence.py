@@ -72,16 +72,25 @@ def in_order(events: Iterable[Event], notes: Notes) -> list[Event]:
 
 
 def _note_lost(events: list[Event], notes: Notes) -> None:
-    """Tell gaps in the writers' numbering. A Session that never ended holds one number reserved."""
-    lost: dict[str, int] = {}
+    """Tell gaps in the writers' numbering.
+
+    A Session that never ended may hold one number reserved for the interval that is open: it lies
+    beyond those of all intervals written.
+    """
+    numbers: dict[str, set[int]] = {}
+    closed: dict[str, int] = {}
     for event in events:
-        lost[event.writer] = max(lost.get(event.writer, 0), event.seq + 1)
-    for event in events:
-        lost[event.writer] -= 1
+        numbers.setdefault(event.writer, set()).add(event.seq)
+        if event.kind == Kind.INTERVAL:
+            closed[event.writer] = max(closed.get(event.writer, 0), event.seq)
     begun = {event.writer for event in events if event.kind == Kind.SESSION_STARTED}
     ended = {event.writer for event in events if event.kind == Kind.SESSION_ENDED}
-    for writer, count in lost.items():
-        if count > (writer in begun - ended):
+    for writer, known in numbers.items():
+        count = max(known) + 1 - len(known)
+        if count and writer in begun - ended:
+            beyond = range(closed.get(writer, -1) + 1, max(known))
+            count -= any(number not in known for number in beyond)
+        if count:
             notes.add(f"events of writer {writer} are missing: {count}")
 
 

@@ -33,7 +33,8 @@ class Job:
 
     ``ett_pct``, ``ett_pct_held``, ``ett_pct_paper`` and ``tts_ns`` are None where the trainer sent
     no events. ``recoveries`` are those after a failure (a user's own restart is none), as length
-    and whether training came past its high-water mark again.
+    and whether training came past its high-water mark again; ``recovery_ns`` sums all of them, the
+    user's too, and is None where there was none.
     """
 
     run_id: str
@@ -49,6 +50,7 @@ class Job:
     ett_pct_paper: float | None
     tts_ns: int | None
     recoveries: tuple[tuple[int, bool], ...]
+    recovery_ns: int | None
     nof: int
     preempted: int
     components_ns: Mapping[str, int]
@@ -81,11 +83,6 @@ class Job:
     def lost_ns(self) -> int | None:
         """Held time that did not train on new data; None without ETT%."""
         return self.held_ns - self.effective_ns if self.measured else None
-
-    @property
-    def recovery_ns(self) -> int | None:
-        """Sum of the recoveries; None where there was none."""
-        return sum(ns for ns, _ in self.recoveries) if self.recoveries else None
 
 
 def jobs_of(results: Iterable[Mapping[str, Any]]) -> list[Job]:
@@ -123,6 +120,7 @@ def _job(row: Mapping[str, Any], *, alone: bool) -> Job:
         recoveries=tuple(
             (ttr["ns"], ttr["recovered"]) for ttr in row["ttr"] if ttr["cause"] not in USER_CAUSES
         ),
+        recovery_ns=sum(ttr["ns"] for ttr in row["ttr"]) if row["ttr"] else None,
         nof=row["nof"],
         preempted=by_cause.get(Cause.PREEMPTED, 0),
         components_ns={name: row["components_ns"].get(name, 0) for name in COMPONENT_LABELS},

@@ -33,6 +33,16 @@ def test_a_taken_port(demo: Demo) -> None:
     assert error == f"airflow-ett: --port: {port} cannot be used: Address already in use\n"
 
 
+def test_a_port_that_cannot_be_used_costs_no_results(demo: Demo, tmp_path: Path) -> None:
+    results = tmp_path / "home" / "ett" / "ett.db"
+    results.parent.mkdir(parents=True)
+    results.touch()
+    code, error = demo("--port", "99999")
+    assert code == 1
+    assert "99999 cannot be used: ports are numbers from 0 to 65535" in error
+    assert results.exists()
+
+
 def test_a_folder_that_is_not_the_demos(demo: Demo, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "notes").write_text("mine")

@@ -238,6 +238,18 @@ def test_a_clear_whose_kill_came_late_is_seen_by_max_tries(bench: Any) -> None:
     assert len(bench.gateway.cancelled) == 1
 
 
+def test_a_clear_of_a_training_that_had_ended_well_submits_nothing_more(bench: Any) -> None:
+    bench.watch()
+    bench.ends("SUCCEEDED")
+    later = bench.watch(try_number=2, max_tries=4)
+    outcome = later.poll()
+    assert outcome is not None
+    assert outcome.cause is None
+    assert bench.job_state() is JobState.SUCCEEDED
+    assert len(bench.gateway.submitted) == 1
+    assert bench.open().log.run_dir.path.name == "g2"
+
+
 def test_a_clear_after_the_end_begins_the_next_generation(bench: Any) -> None:
     watcher = bench.watch()
     bench.reply(AttemptId(1), **RAISED)

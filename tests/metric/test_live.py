@@ -116,6 +116,16 @@ def test_the_number_of_an_open_interval_is_not_missing(history) -> None:
     assert history.session_ended(13).measure(now=13).quality == "partial"
 
 
+def test_a_killed_session_has_one_number_reserved_beyond_its_last_interval(history) -> None:
+    """What is missing before that is lost, whoever closed the open interval."""
+    history.open("local").submit(0).session(0, 0).train(0, 10, (0, 10)).train(10, 20, (10, 20))
+    history.train(20, 30, (20, 30)).ended(31, "infrastructure").job_ended(31, "failed")
+    intervals = [n for n, event in enumerate(history.events) if event.kind == "interval"]
+    assert history.measure().quality == "complete"
+    del history.events[intervals[1]]
+    assert any("missing: 1" in reason for reason in history.measure().quality_reasons)
+
+
 def test_no_submission_and_skewed_clocks_are_told(history, in_seconds) -> None:
     """A trainer whose clock is 3 s behind its launcher's: told, and never a negative phase."""
     history.open("local").session(2, 3).train(4, 10, (0, 6)).session_ended(10).ended(11, None)
