@@ -126,6 +126,8 @@ class JobContext:
     ``resume`` is ``auto``, ``never`` or a checkpoint's URI; ``inherit`` the checkpoint that a
     former generation left, taken by ``auto`` while this one has none; ``init_from`` weights only.
     ``hwm`` is the high-water mark inherited with it. ``epoch`` is the launcher's claim.
+    ``resume_cursor`` is where the launcher saw a committed checkpoint of this very job when it
+    submitted, 0 where it saw none.
     """
 
     key: JobKey
@@ -138,6 +140,7 @@ class JobContext:
     init_from: str | None = None
     hwm: int = 0
     grace_s: float = 30.0
+    resume_cursor: int = 0
 
     def encode(self) -> str:
         """Return the context as base64url text without padding: no comma, no quote, no newline."""

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.store import Store, tables
 from airflow_ett.store.engine import lock
+from airflow_ett.store.storable import row_of
 
 _SECOND = 1_000_000_000
 _SUMMED = ("attempts", "wall_ns", "held_ns", "effective_ns")
@@ -73,13 +74,14 @@ def _make_day(connection: Connection, day: str, zone: ZoneInfo) -> None:
         select(
             *(job.deployment, job.dag_id, job.accelerators, job.components_ns, job.nof_by_cause),
             *(job[name] for name in _SUMMED),
-        ).where(job.frozen, job.end_ns >= begin, job.end_ns < end)
+        ).where(job.frozen, job.end_ns.between(begin, end))
     )
     sums = _sum(row._mapping for row in rows)
     connection.execute(delete(tables.rollup).where(tables.rollup.c.day == day))
     if sums:
         connection.execute(
-            insert(tables.rollup), [{"day": day, "timezone": zone.key, **s} for s in sums]
+            insert(tables.rollup),
+            [row_of(tables.rollup, {"day": day, "timezone": zone.key, **s}) for s in sums],
         )
 
 
@@ -112,10 +114,10 @@ def _day(instant_ns: int, zone: ZoneInfo) -> str:
 
 
 def _bounds(day: str, zone: ZoneInfo) -> tuple[int, int]:
-    """The day's first instant and the next day's, in UTC nanoseconds."""
+    """The day's first and last instant, in UTC nanoseconds, as far as a column holds them."""
     first = date.fromisoformat(day)
     begin, end = (
         int(datetime.combine(d, time(), zone).timestamp()) * _SECOND
         for d in (first, first + timedelta(days=1))
     )
-    return begin, end
+    return begin, min(end - 1, 2**63 - 1)

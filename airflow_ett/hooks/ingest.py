@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 from airflow_ett import config
-from airflow_ett.errors import EttError
 
 log = logging.getLogger(__name__)
+
+_PATIENCE_S = 1.0
+"""A locked or slow store must not keep a watcher from its deadlines and its kill flag."""
 
 
 class BestEffortIngest:
@@ -34,10 +36,11 @@ class BestEffortIngest:
         from airflow_ett.store import ingest_run_dir, open_store
 
         try:
-            with contextlib.closing(open_store(config.load().sql_alchemy_conn)) as store:
+            url = config.load().sql_alchemy_conn
+            with contextlib.closing(open_store(url, patience_s=_PATIENCE_S)) as store:
                 store.check()
                 ingest_run_dir(store, self._run_dir)
-        except (EttError, OSError) as error:
+        except Exception as error:  # whatever it is, watching the training goes on
             if not self._warned:
                 log.warning(
                     "ETT%% numbers are not up to date: %s Training is not affected; the events "

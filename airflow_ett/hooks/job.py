@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_ett.checkpoints import open_checkpoint
 from airflow_ett.errors import CheckpointError, ConfigurationError
-from airflow_ett.events import Cause, JobKey, JobState, Kind, RunDir
+from airflow_ett.events import AttemptId, Cause, JobKey, JobState, Kind, RunDir
 from airflow_ett.launch.history import fold
 from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.opening import OpenJob
@@ -74,14 +74,26 @@ class JobHold:
 def end_job(
     key: Mapping[str, Any], run_dir: str, *, try_number: int, max_tries: int, cause: Cause
 ) -> None:
-    """Write the terminal event of a job that failed for good, unless it has one.
+    """Write the terminal event of a job that failed for good, unless it has one or never began.
+
+    A submission that was told to end and has not yet is over by that as far as the job goes.
 
     Raises :class:`JobLogError` when the run directory cannot be used.
     """
     log = RunDirLog(RunDir(Path(run_dir)), JobKey(**key))
-    if fold(log.launcher_events()).ended is None:
-        log.claim(try_number=try_number, max_tries=max_tries, mode="task")
-        log.append(Kind.JOB_ENDED, {"state": JobState.FAILED, "cause": cause})
+    history = fold(log.launcher_events())
+    if history.opened is None or history.ended is not None:
+        return
+    log.claim(try_number=try_number, max_tries=max_tries, mode="task")
+    live = history.live
+    if live is not None and live.cancel_reason is not None:
+        evidence = {"source": "launcher", "text": f"Cancelled on request: {live.cancel_reason}."}
+        log.append(
+            Kind.ATTEMPT_ENDED,
+            {"cause": live.cancel_reason, "evidence": evidence},
+            attempt=AttemptId(live.number, live.restart),
+        )
+    log.append(Kind.JOB_ENDED, {"state": JobState.FAILED, "cause": cause})
 
 
 def check_checkpoints(request: Request) -> None:

@@ -4,6 +4,7 @@
 history                                sign of a user's clear                      action
 =====================================  ==========================================  =========
 no submission                          –                                           SUBMIT
+over, with success                     –                                           REPORT
 over, in a former try                  –                                           SUBMIT
 over, in this try, to be relaunched    –                                           SUBMIT
 over, in this try, for good            –                                           REPORT
@@ -13,11 +14,12 @@ live, cancel already requested         –                                      
 intended or live                       ``user_restart``, or max_tries has grown    RESTART
 =====================================  ==========================================  =========
 
-"In this try" happens when a trigger starts again: a triggerer died after the end was noted and
-before Airflow knew. ``FIND`` looks the app up by its deterministic name and submits it under the
-same name when it is not there; ``RESTART`` cancels once, waits until the app is over and submits;
-``AWAIT_END`` waits and submits. A clear is recorded by the path that killed the old try
-(``user_restart``); Airflow raises ``max_tries`` by a clear and never by a retry: the second sign.
+A success that Airflow has not heard of is reported by whichever try comes next. "In this try"
+happens when a trigger starts again: a triggerer died after the end was noted and before Airflow
+knew. ``FIND`` looks the app up by its deterministic name and submits it under the same name when it
+is not there; ``RESTART`` cancels once, waits until the app is over and submits; ``AWAIT_END`` waits
+and submits. A clear is recorded by the path that killed the old try (``user_restart``); Airflow
+raises ``max_tries`` by a clear and never by a retry: the second sign.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from enum import StrEnum
 
 from airflow_ett.events import RELAUNCH_CAUSES
 from airflow_ett.launch.history import History
+
+_BACKOFF_CAP_S = 30.0
 
 
 class Action(StrEnum):
@@ -43,6 +47,8 @@ def decide(history: History, *, try_number: int, max_tries: int, max_relaunches:
     """Return the first action of a try; ``history`` does not contain its own claim yet."""
     last, live = history.last, history.live
     if live is None:
+        if last is not None and last.cause is None:
+            return Action.REPORT
         over = last is not None and last.try_number == try_number
         if over and not may_relaunch(history, max_relaunches):
             return Action.REPORT
@@ -68,3 +74,12 @@ def may_relaunch(history: History, max_relaunches: int) -> bool:
         and last.cause in RELAUNCH_CAUSES
         and history.relaunches() < max_relaunches
     )
+
+
+def backoff_ns(relaunches: int) -> int:
+    """Return how long to wait before a relaunch after so many without progress.
+
+    The first one is immediate; then 1, 2, 4 ... 30 s.
+    """
+    delay_s = 0.0 if relaunches == 0 else min(_BACKOFF_CAP_S, 2.0 ** (relaunches - 1))
+    return int(delay_s * 1e9)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_ett.events import AttemptId, Cause, Event, read_cursor
+from airflow_ett.checkpoints import newest_committed
+from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind, read_cursor
 from airflow_ett.launch.history import Submission
 from airflow_ett.launch.joblog import RunDirLog
 
@@ -29,6 +31,16 @@ class Outcome:
         }
 
 
+def describe(job: JobKey, submission: Submission, lines: Sequence[str]) -> str:
+    """Say what happened to which job and submission, with the last lines that rank 0 printed."""
+    where = f"Job {job}, submission {submission.number} ({submission.handle})"
+    if submission.cause is None:
+        return f"{where}: {submission.evidence}"
+    tail = "".join(f"\n  {line}" for line in lines)
+    words = f"{where} ended, cause {submission.cause}: {submission.evidence}"
+    return f"{words}\nLast lines of rank 0:{tail}" if tail else words
+
+
 def newest_attempt(log: RunDirLog, submission: Submission) -> tuple[AttemptId, list[Event]]:
     """Return a submission's newest attempt and what its agents and trainers wrote."""
     events = log.submission_events(submission.number)
@@ -48,6 +60,17 @@ def close_interval(log: RunDirLog, submission: Submission) -> None:
             event = record.open_interval(log.key.id)
             if event is not None:
                 log.copy(event)
+
+
+def committed_cursor(log: RunDirLog, checkpoints: str, last: Submission | None) -> int:
+    """Return the cursor of the newest committed checkpoint: as seen, or as the trainers told.
+
+    Where the launcher cannot see the checkpoints, or they have gone, the log still knows.
+    """
+    newest = newest_committed(checkpoints)
+    told = log.submission_events(last.number) if last else []
+    cursors = [int(e.data["cursor"]) for e in told if e.kind == Kind.CHECKPOINT_COMMITTED]
+    return max([newest.cursor if newest else 0, last.resume_cursor if last else 0, *cursors])
 
 
 def last_heartbeat_ns(log: RunDirLog) -> int:

@@ -29,6 +29,16 @@ class Submission:
     raw: str | None = None
     restart: int = 0
 
+    def fields(self) -> dict[str, Any]:
+        """Return what intent and handle-over say of it."""
+        return {
+            "app": self.app,
+            "digest": self.digest,
+            "layer": self.layer,
+            "try": self.try_number,
+            "resume_cursor": self.resume_cursor,
+        }
+
     def note_end(self, event: Event) -> None:
         """Take the end over from an ``attempt_ended`` event."""
         cause = event.data.get("cause")
@@ -42,6 +52,7 @@ class History:
     """A job's launcher-side state."""
 
     opened: dict[str, Any] | None = None
+    opened_ns: int = 0
     submissions: list[Submission] = field(default_factory=list)
     try_number: int = 0
     max_tries: int = 0
@@ -74,18 +85,21 @@ def fold(events: Iterable[Event]) -> History:
     """Fold launcher events, in order of their epochs, into the job's history."""
     history = History()
     for event in events:
-        _apply(history, event)
+        apply(history, event)
     return history
 
 
-def _apply(history: History, event: Event) -> None:
+def apply(history: History, event: Event) -> None:
+    """Take one more event into the history."""
     data = event.data
     match event.kind:
         case Kind.JOB_OPENED:
-            history.opened = dict(data)
+            history.opened, history.opened_ns = dict(data), event.time_ns
         case Kind.CLAIMED:
             history.try_number = int(data["try"])
             history.max_tries = int(data["max_tries"])
+        case Kind.SUBMIT_INTENDED if data["submission"] in {s.number for s in history.submissions}:
+            pass  # two owners logged the same intent: the one who made it and the one who found it
         case Kind.SUBMIT_INTENDED:
             history.user_restart = False
             history.submissions.append(

@@ -113,10 +113,15 @@ class RunDirLog:
         return Claim(epoch, try_number, max_tries, mode)
 
     def check(self, claim: Claim) -> None:
-        """Raise :class:`Fenced` when a newer claim exists."""
+        """Raise :class:`Fenced` when a newer claim exists, :class:`JobLogError` when none does."""
         with _reachable(self.key):
             newest = self._newest()
-        if newest != claim.epoch:
+        if newest < claim.epoch:
+            raise JobLogError(
+                f"The log of job {self.key} has lost claim {claim.epoch}: is [ett] run_root away, "
+                f"or was {self.run_dir.path} removed?"
+            )
+        if newest > claim.epoch:
             raise Fenced(
                 f"Job {self.key} is watched by a newer owner (claim {newest}, this one is "
                 f"{claim.epoch}); stopped without touching the training."
@@ -162,6 +167,15 @@ class RunDirLog:
         with _reachable(self.key):
             paths = sorted(self.run_dir.launcher.glob("e*.jsonl"))
             return [event for path in paths for event in read_log(path).events]
+
+    def intents(self) -> dict[int, dict[str, Any]]:
+        """Return every submission's intent by number, logged or not.
+
+        Raises :class:`JobLogError` when the run directory cannot be used.
+        """
+        with _reachable(self.key):
+            paths = sorted((self.run_dir.launcher / "submissions").glob("*.json"))
+            return {int(path.stem): json.loads(path.read_bytes()) for path in paths}
 
     def submission_events(self, submission: int) -> list[Event]:
         """Return what agents and trainers of a submission wrote.

@@ -15,15 +15,17 @@ _PREFIX = "ett-"
 _DIGEST = 12
 
 
-def app_name(job: JobKey, submission: int, limit: int = 63) -> str:
+def app_name(job: JobKey, submission: int, born_ns: int = 0, limit: int = 63) -> str:
     """Return the name of a job's submission: lower-case letters, digits and dashes, a letter first.
 
     ``limit`` is the scheduler's longest name; room for what TorchX appends is left. The end is a
-    hash of job and submission, which makes the name unique; the readable part before it does not.
+    hash of job, birth and submission, which makes the name unique; the readable part before it does
+    not. ``born_ns`` is when the job was opened: a job whose run directory was removed and that is
+    begun again must not find the apps of its former life.
 
     Raises ``ValueError`` when ``limit`` leaves no room for the hash.
     """
-    digest = hashlib.sha256(f"{job.id}/{submission}".encode()).hexdigest()[:_DIGEST]
+    digest = hashlib.sha256(f"{job.id}/{born_ns}/{submission}".encode()).hexdigest()[:_DIGEST]
     tail = f"{submission}-{digest}"
     room = limit - _SUFFIX_ROOM - len(_PREFIX) - len(tail) - 1
     if room < 0:

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_ett.checkpoints import newest_committed
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.events import JobKey, JobState, RunDir, read_cursor
+from airflow_ett.launch.adoption import cleared
 from airflow_ett.launch.history import History, fold
 from airflow_ett.launch.joblog import RunDirLog
 
@@ -23,8 +24,13 @@ class OpenJob:
     inherit: Mapping[str, Any] | None
 
 
-def open_job(run_root: Path, key: JobKey, *, checkpoint_root: str) -> OpenJob:
+def open_job(
+    run_root: Path, key: JobKey, *, checkpoint_root: str, try_number: int, max_tries: int
+) -> OpenJob:
     """Return the newest generation of ``key``'s task instance that has not ended, or a new one.
+
+    A job that ended well is returned once more to a plain retry: Airflow did not hear of its end,
+    and only a clear (which raises ``max_tries``) begins a new generation.
 
     ``key.generation`` is ignored. ``checkpoint_root`` may be empty: then checkpoints live in the
     run directory. After a failure or a cancel the next generation inherits the newest committed
@@ -40,7 +46,10 @@ def open_job(run_root: Path, key: JobKey, *, checkpoint_root: str) -> OpenJob:
     log = RunDirLog(RunDir(run_root / key.path), key)
     history = fold(log.launcher_events())
     checkpoints = _checkpoint_folder(checkpoint_root, log)
-    if history.ended is None:
+    unheard = history.ended is JobState.SUCCEEDED and not cleared(
+        history, try_number=try_number, max_tries=max_tries
+    )
+    if history.ended is None or (unheard and try_number > history.try_number):
         return OpenJob(log, checkpoints, (history.opened or {}).get("inherit"))
     following = replace(key, generation=key.generation + 1)
     new_log = RunDirLog(RunDir(run_root / following.path), following)

@@ -6,8 +6,9 @@ The first row that applies wins.
 2. a cancel that we requested              -> its reason
 3. the scheduler's raw state               -> preempted, timeout, out_of_memory, infrastructure
 4. the earliest rank that failed           -> application, out_of_memory, preempted, infrastructure
-5. the trainer's own last event            -> success if forgotten, preempted, application
-6. nothing                                 -> vanished, or unknown
+5. a replica that failed without a reply   -> application, preempted, infrastructure
+6. the trainer's own last event            -> success if forgotten, preempted, application
+7. nothing                                 -> vanished, or unknown
 
 Success needs the scheduler's word or, where the scheduler has forgotten the app, the trainer's.
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.events import Cause, Event, Kind
+from airflow_ett.launch.status import ReplicaStatus
 
 RAW_CAUSES: Mapping[str, Cause] = {
     "PREEMPTED": Cause.PREEMPTED,
@@ -33,7 +35,10 @@ RAW_CAUSES: Mapping[str, Cause] = {
 """Schedulers' raw end states that name the cause by themselves."""
 
 _MEMORY_ERRORS = ("OutOfMemoryError", "MemoryError")
-_PREEMPTED_EXIT = 128 + signals.SIGTERM
+_SIGNALLED = 128
+"""A shell's exit code of a command that was killed, less the signal's number."""
+
+_PREEMPTED_EXIT = _SIGNALLED + signals.SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Sighting:
     message: str = ""
     cancel_reason: Cause | None = None
     replies: Sequence[Mapping[str, Any]] = ()
+    replicas: Sequence[ReplicaStatus] = ()
     events: Sequence[Event] = ()
 
 
@@ -69,7 +75,10 @@ def judge(seen: Sighting) -> Verdict:
         return Verdict(RAW_CAUSES[seen.raw], {"source": "scheduler", "text": text, "raw": seen.raw})
     failure = first_failure(seen.replies)
     if failure is not None:
-        return _by_rank(failure)
+        return _by_process(failure, f"rank {failure.get('rank')} on {failure.get('host')}", "agent")
+    lost = _failed_replica(seen.replicas)
+    if lost is not None:
+        return _by_process(lost, f"replica {lost['rank']} on {lost['host']}", "scheduler")
     return _by_outcome(outcome, seen)
 
 
@@ -85,11 +94,21 @@ def first_failure(replies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None
     return min(failures, key=lambda rank: rank.get("end_ns") or 0, default=None)
 
 
-def _by_rank(failure: Mapping[str, Any]) -> Verdict:
+def _failed_replica(replicas: Iterable[ReplicaStatus]) -> dict[str, Any] | None:
+    """Return a replica that failed without a word of its agent, in the form of a rank."""
+    for replica in replicas:
+        code, number = replica.exit_code, replica.signal
+        if code is not None and code > _SIGNALLED:
+            number, code = code - _SIGNALLED, None
+        if code or number:
+            return {"rank": replica.id, "host": replica.host, "exit_code": code, "signal": number}
+    return None
+
+
+def _by_process(failure: Mapping[str, Any], where: str, source: str) -> Verdict:
     number, code, error = failure.get("signal"), failure.get("exit_code"), failure.get("error")
-    where = f"rank {failure.get('rank')} on {failure.get('host')}"
     evidence: dict[str, Any] = {
-        "source": "agent",
+        "source": source,
         "replica": failure.get("rank"),
         "host": failure.get("host"),
         "exit_code": code,
@@ -140,9 +159,12 @@ def _by_outcome(outcome: str | None, seen: Sighting) -> Verdict:
 
 
 def _outcome(events: Iterable[Event]) -> str | None:
-    ends = [e for e in events if e.kind == Kind.SESSION_ENDED]
-    last = max(ends, key=lambda event: event.time_ns, default=None)
-    return None if last is None else str(last.data.get("outcome"))
+    """Return how the newest Session ended, None while it has not."""
+    edges = [e for e in events if e.kind in (Kind.SESSION_STARTED, Kind.SESSION_ENDED)]
+    last = max(edges, key=lambda event: event.time_ns, default=None)
+    if last is None or last.kind == Kind.SESSION_STARTED:
+        return None
+    return str(last.data.get("outcome"))
 
 
 def _signal_name(number: int) -> str:

@@ -14,28 +14,29 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_ett.checkpoints import Checkpoint, newest_committed
 from airflow_ett.config import JOB_VARIABLE
 from airflow_ett.errors import LaunchError
-from airflow_ett.events import (
-    AttemptId,
-    Cause,
-    JobContext,
-    JobState,
-    Kind,
-    Layer,
-    read_cursor,
+from airflow_ett.events import AttemptId, Cause, JobContext, JobState, Kind, Layer, read_cursor
+from airflow_ett.launch.adoption import Action, backoff_ns, cleared, decide, may_relaunch
+from airflow_ett.launch.aftermath import (
+    Outcome,
+    close_interval,
+    committed_cursor,
+    describe,
+    last_heartbeat_ns,
+    newest_attempt,
 )
-from airflow_ett.launch.adoption import Action, cleared, decide, may_relaunch
-from airflow_ett.launch.aftermath import Outcome, close_interval, last_heartbeat_ns, newest_attempt
-from airflow_ett.launch.history import History, Submission, fold
+from airflow_ett.launch.history import History, Submission, apply, fold
 from airflow_ett.launch.joblog import Claim
 from airflow_ett.launch.names import app_name
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.status import SchedulerStatus
+from airflow_ett.launch.streaming import read_new
 from airflow_ett.launch.verdict import Sighting, Verdict, judge
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 UNKNOWN_GRACE_S = 60.0
 """How long a scheduler may not know or not answer before the trainer's own events decide."""
 
-_BACKOFF_CAP_S = 30.0
 _LAST_LINES = 10
 
 
@@ -88,6 +88,7 @@ class Watcher:
         """
         own = f"launcher-{self._claim.epoch}"
         self._history = fold(e for e in self._log.launcher_events() if e.writer != own)
+        self._log_lost_intents()
         tries = {"try_number": self._claim.try_number, "max_tries": self._claim.max_tries}
         action = decide(self._history, **tries, max_relaunches=self._request.max_relaunches)
         live = self._history.live
@@ -101,11 +102,15 @@ class Watcher:
             self._find_or_submit(live)
         elif action is Action.ADOPT:
             self._note(Kind.ADOPTED, live, {"handle": live.handle, "try": self._claim.try_number})
+        elif not self._reached_scheduler(live):
+            self._begin_over(live)
         else:
             if not self._history.user_restart and cleared(self._history, **tries):
                 self._log.append(Kind.USER_RESTART, {"try": self._claim.try_number})
-            self._next_layer = Layer.AIRFLOW
             self.cancel(Cause.USER_RESTART)
+            restart = live.cancel_reason is Cause.USER_RESTART
+            if restart or live.try_number != self._claim.try_number:
+                self._next_layer = Layer.AIRFLOW
         return action
 
     def poll(self) -> Outcome | None:
@@ -120,6 +125,8 @@ class Watcher:
             return self._after(last)
         if live is None:
             return None
+        if self._late() and live.cancel_reason is None:
+            self.cancel(Cause.TIMEOUT)
         status = self._ask(live)
         if status.state is None or status.state == "UNKNOWN":
             if not self._given_up():
@@ -128,11 +135,7 @@ class Watcher:
         else:
             self._unknown_since_ns = None
             self._note_state(live, status)
-        if status.state is None or status.terminal:
-            return self._end(live, status)
-        if self._deadline_ns is not None and self._now_ns() >= self._deadline_ns:
-            self.cancel(Cause.TIMEOUT)
-        return None
+        return self._end(live, status) if status.state is None or status.terminal else None
 
     def cancel(self, reason: Cause) -> None:
         """Ask the scheduler to end the live submission, if there is one; the log has it first."""
@@ -143,10 +146,8 @@ class Watcher:
         if live.cancel_reason is None:
             self._note(Kind.CANCEL_REQUESTED, live, {"reason": reason})
             live.cancel_reason = reason
-        if live.handle is None:
-            live.handle = self._gateway.find(live.app, self._request.scheduler)
-        if live.handle is not None:
-            self._gateway.cancel(live.handle)
+        if self._reached_scheduler(live):
+            self._gateway.cancel(str(live.handle))
 
     def user_cancel(self, wait_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """A user ended the task: cancel, wait a little for the end, and close the job."""
@@ -172,17 +173,37 @@ class Watcher:
 
     def read_log(self) -> str:
         """Return what rank 0 has printed since the last call, in whichever process that was."""
-        last = self._history.last
-        if last is None or last.handle is None:
-            return ""
-        mark = self._log.run_dir.launcher / f"stream-{last.number:04d}"
-        with contextlib.suppress(OSError, ValueError, LaunchError):
-            offset = int(mark.read_text()) if mark.exists() else 0
-            text, end = self._gateway.read_log(last.handle, 0, offset)
-            if end != offset:
-                mark.write_text(str(end))
-            return text
-        return ""
+        return read_new(self._log, self._gateway, self._history.last)
+
+    def _begin_over(self, intent: Submission) -> None:
+        """A submission to be restarted that never reached the scheduler: nothing ran."""
+        if intent.cancel_reason is None:
+            self._hand_over(intent, self._prepare(intent.number, intent.resume_cursor))
+            return
+        text = "It was cancelled before the scheduler had it."
+        self._note_end(intent, Verdict(intent.cancel_reason, {"source": "launcher", "text": text}))
+        self._submit(self._layer())
+
+    def _late(self) -> bool:
+        return self._deadline_ns is not None and self._now_ns() >= self._deadline_ns
+
+    def _log_lost_intents(self) -> None:
+        """Log the submissions whose maker died between intending and logging them."""
+        logged = {submission.number for submission in self._history.submissions}
+        for number, intent in self._log.intents().items():
+            if number not in logged:
+                fields = {name: value for name, value in intent.items() if name != "epoch"}
+                event = self._log.append(Kind.SUBMIT_INTENDED, {"submission": number, **fields})
+                apply(self._history, event)
+
+    def _reached_scheduler(self, submission: Submission) -> bool:
+        """Return whether the scheduler has the app, looking it up by name where that is unknown."""
+        if submission.handle is None:
+            handle = self._gateway.find(submission.app, self._request.scheduler)
+            if handle is None:
+                return False
+            self._note_handle(submission, handle)
+        return True
 
     def _open(self) -> None:
         key = self._log.key
@@ -194,8 +215,7 @@ class Watcher:
             "accelerators": self._gateway.accelerators(prepared),
             "inherit": dict(self._job.inherit) if self._job.inherit else None,
         }
-        self._log.append(Kind.JOB_OPENED, opened)
-        self._history.opened = opened
+        apply(self._history, self._log.append(Kind.JOB_OPENED, opened))
 
     def _layer(self) -> Layer:
         last = self._history.last
@@ -206,7 +226,7 @@ class Watcher:
         same_try = last.try_number == self._claim.try_number
         return Layer.RELAUNCH if same_try else Layer.AIRFLOW
 
-    def _prepare(self, submission: int) -> Prepared:
+    def _prepare(self, submission: int, resume_cursor: int = 0) -> Prepared:
         request, inherit = self._request, self._job.inherit or {}
         context = JobContext(
             key=self._log.key,
@@ -218,6 +238,7 @@ class Watcher:
             inherit=inherit.get("checkpoint"),
             init_from=request.init_from,
             hwm=int(inherit.get("hwm") or 0),
+            resume_cursor=resume_cursor,
         )
         return self._gateway.prepare(
             component=request.component,
@@ -231,29 +252,27 @@ class Watcher:
     def _submit(self, layer: Layer) -> None:
         last = self._history.last
         number = last.number + 1 if last else 1
-        prepared = self._prepare(number)
-        newest = newest_committed(self._job.checkpoints)
+        cursor = committed_cursor(self._log, self._job.checkpoints, last)
+        prepared = self._prepare(number, cursor)
         submission = Submission(
             number=number,
-            app=app_name(self._log.key, number),
+            app=app_name(self._log.key, number, self._history.opened_ns),
             digest=self._request.digest(),
             layer=layer,
             try_number=self._claim.try_number,
             intended_ns=0,
-            resume_cursor=newest.cursor if newest and self._request.resume != "never" else 0,
+            resume_cursor=cursor,
         )
-        intent = self._log.intend(self._claim, number, _fields(submission))
+        intent = self._log.intend(self._claim, number, submission.fields())
         submission.intended_ns = intent.time_ns
         self._history.submissions.append(submission)
         self._next_layer = None
         self._hand_over(submission, prepared)
 
     def _find_or_submit(self, submission: Submission) -> None:
-        handle = self._gateway.find(submission.app, self._request.scheduler)
-        if handle is None:
-            self._hand_over(submission, self._prepare(submission.number))
-        else:
-            self._note_handle(submission, handle)
+        if not self._reached_scheduler(submission):
+            prepared = self._prepare(submission.number, submission.resume_cursor)
+            self._hand_over(submission, prepared)
 
     def _hand_over(self, submission: Submission, prepared: Prepared) -> None:
         """Give the app to the scheduler; a refusal ends the attempt and is raised."""
@@ -271,7 +290,7 @@ class Watcher:
         submission.handle = handle
         self._log.append(
             Kind.SUBMITTED,
-            {"submission": submission.number, "handle": handle, **_fields(submission)},
+            {"submission": submission.number, "handle": handle, **submission.fields()},
             time_ns=submission.intended_ns,
             attempt=AttemptId(submission.number),
         )
@@ -318,25 +337,29 @@ class Watcher:
                 message=status.message,
                 cancel_reason=submission.cancel_reason,
                 replies=self._log.replies(attempt),
+                replicas=status.replicas,
                 events=events,
             )
         )
+        if verdict.cause is Cause.VANISHED and submission.handle is not None:
+            with contextlib.suppress(LaunchError):  # in case it lives where it cannot be seen
+                self._gateway.cancel(submission.handle)
         self._note_end(submission, verdict, attempt)
-        if verdict.cause is None:
-            # Finished before the restart that a user or a deadline asked for: there is nothing left
-            # to restart.
-            self._next_layer = None
-            self.close_job(JobState.SUCCEEDED, None)
         return self._after(submission)
 
     def _after(self, last: Submission) -> Outcome | None:
         """The newest submission is over: relaunch when it is due, or say how the try ended."""
+        if last.cause is None:
+            self.close_job(JobState.SUCCEEDED, None)
+            return self._outcome(last)
         if self._next_layer is not None:
             self._submit(self._next_layer)
             return None
         if not may_relaunch(self._history, self._request.max_relaunches):
             return self._outcome(last)
-        if self._now_ns() >= last.ended_ns + _backoff_ns(self._history.relaunches()):
+        if self._late():
+            return replace(self._outcome(last), cause=Cause.TIMEOUT)
+        if self._now_ns() >= last.ended_ns + backoff_ns(self._history.relaunches()):
             self._submit(Layer.RELAUNCH)
         return None
 
@@ -361,37 +384,14 @@ class Watcher:
         return Outcome(
             job=self._log.key.id,
             cause=submission.cause,
-            message=self._message(submission),
+            message=describe(self._log.key, submission, self._last_lines(submission)),
             handle=submission.handle,
             cursor=cursor.cursor if cursor else None,
             checkpoint=newest.uri if newest else None,
         )
 
-    def _message(self, submission: Submission) -> str:
-        """Say what happened to which job and submission, with the last lines of a failed one."""
-        where = f"Job {self._log.key}, submission {submission.number} ({submission.handle})"
-        if submission.cause is None or submission.handle is None:
-            return f"{where}: {submission.evidence}"
-        lines: list[str] = []
-        with contextlib.suppress(LaunchError):
-            lines = self._gateway.last_lines(submission.handle, 0, _LAST_LINES)
-        tail = "".join(f"\n  {line}" for line in lines)
-        return f"{where} ended, cause {submission.cause}: {submission.evidence}" + (
-            f"\nLast lines of rank 0:{tail}" if tail else ""
-        )
-
-
-def _backoff_ns(relaunches: int) -> int:
-    """The first relaunch is immediate; without progress 1, 2, 4 ... 30 s."""
-    delay_s = 0.0 if relaunches == 0 else min(_BACKOFF_CAP_S, 2.0 ** (relaunches - 1))
-    return int(delay_s * 1e9)
-
-
-def _fields(submission: Submission) -> dict[str, Any]:
-    return {
-        "app": submission.app,
-        "digest": submission.digest,
-        "layer": submission.layer,
-        "try": submission.try_number,
-        "resume_cursor": submission.resume_cursor,
-    }
+    def _last_lines(self, submission: Submission) -> list[str]:
+        if submission.cause is not None and submission.handle is not None:
+            with contextlib.suppress(LaunchError):
+                return self._gateway.last_lines(submission.handle, 0, _LAST_LINES)
+        return []

@@ -23,6 +23,7 @@ class Attempt:
     ``interruption_ns`` is None unless the attempt was cut short; ``detected_ns`` is when that was
     known. ``allocated_ns``, ``running_ns`` and ``released_ns`` are the scheduler's words, and
     ``first_ns`` and ``last_ns`` the processes' first and last sign of life, each where known.
+    ``followed`` says whether another attempt came after it.
     """
 
     evidence: Evidence
@@ -37,6 +38,7 @@ class Attempt:
     allocated_ns: int | None
     running_ns: int | None
     released_ns: int | None
+    followed: bool
 
     @property
     def id(self) -> AttemptId:
@@ -165,6 +167,7 @@ def _settle_one(
         allocated_ns=begin if evidence.id.elastic_restart else allocation.allocated_ns,
         running_ns=allocation.running_ns,
         released_ns=allocation.released_ns,
+        followed=not last,
     )
 
 

@@ -44,8 +44,10 @@ def outcome(evidence: Evidence, job: Job, *, last: bool) -> tuple[Outcome, str |
     if not last:
         return Outcome.FAILURE, Cause.UNKNOWN.value
     if job.state == JobState.RUNNING:
-        sessions = evidence.of(Kind.SESSION_ENDED)
-        done = any(text(event.data, "outcome") == "success" for event in sessions)
+        # One process may run several Sessions in turn.
+        begun = max((e.time_ns for e in evidence.of(Kind.SESSION_STARTED)), default=0)
+        ends = (e for e in evidence.of(Kind.SESSION_ENDED) if e.time_ns >= begun)
+        done = any(text(event.data, "outcome") == "success" for event in ends)
         return (Outcome.SUCCESS if done else Outcome.LIVE), None
     if job.state == JobState.SUCCEEDED:
         return Outcome.SUCCESS, None

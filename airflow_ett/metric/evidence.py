@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,11 +84,11 @@ def _note_lost(events: list[Event], notes: Notes) -> None:
         numbers.setdefault(event.writer, set()).add(event.seq)
         if event.kind == Kind.INTERVAL:
             closed[event.writer] = max(closed.get(event.writer, 0), event.seq)
-    begun = {event.writer for event in events if event.kind == Kind.SESSION_STARTED}
-    ended = {event.writer for event in events if event.kind == Kind.SESSION_ENDED}
+    live = Counter(event.writer for event in events if event.kind == Kind.SESSION_STARTED)
+    live.subtract(event.writer for event in events if event.kind == Kind.SESSION_ENDED)
     for writer, known in numbers.items():
         count = max(known) + 1 - len(known)
-        if count and writer in begun - ended:
+        if count and live[writer] > 0:
             beyond = range(closed.get(writer, -1) + 1, max(known))
             count -= any(number not in known for number in beyond)
         if count:

@@ -46,10 +46,20 @@ def gaps(attempt: Attempt, job: Job, marks: Marks, notes: Notes) -> list[Claim]:
     if attempt.interruption_ns is not None:
         by_user = attempt.outcome is Outcome.USER
         closing = Phase.SHUTDOWN if by_user else Phase.FAILURE_DETECTION
-        turns += [(closing, attempt.interruption_ns), (Phase.RETRY_WAIT, attempt.detected_ns)]
+        over = _gone(attempt) if by_user and attempt.followed else attempt.detected_ns
+        turns += [(closing, attempt.interruption_ns), (Phase.RETRY_WAIT, over)]
     elif marks.over_ns is not None:
         turns.append((Phase.SHUTDOWN, marks.over_ns))
     return _between(turns, attempt)
+
+
+def _gone(attempt: Attempt) -> int | None:
+    """Return when nothing of the attempt was there any more; the interruption if nothing ever was.
+
+    A user's restart is waited for from here on: that is no shutting down.
+    """
+    known = (attempt.last_ns, attempt.released_ns, attempt.interruption_ns)
+    return max((time for time in known if time is not None), default=None)
 
 
 def _between(turns: list[tuple[Phase, int | None]], attempt: Attempt) -> list[Claim]:

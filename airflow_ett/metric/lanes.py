@@ -37,13 +37,17 @@ def read_lanes(
     """Return the phases of one rank, on all its lanes.
 
     A phase without an end ends with the one around it, with the next interval (a Session closes
-    intervals at phase edges), or with the attempt's interruption, whichever comes first.
+    intervals at phase edges), with its Session where another one follows, or with the attempt's
+    interruption, whichever comes first.
     """
     opened = _pair(attempt, events, notes)
     starts = [interval.begin_ns for interval in intervals]
+    turns = _session_ends(events, until=last_session(events))
     lanes = []
     for span in opened:
         end = span.end_ns
+        if end is None and span.lane == MAIN:
+            end = next((turn for turn in turns if turn >= span.begin_ns), None)
         if end is None:
             end = _over(attempt, events, span)
             inner = _inner_end(span, opened, starts)
@@ -124,7 +128,18 @@ def _inner_end(span: _Opened, opened: list[_Opened], starts: list[int]) -> int |
     return min(ends, default=None)
 
 
+def last_session(events: list[Event]) -> int:
+    """Return when the rank's last Session started: a process may run several in turn."""
+    return max((e.time_ns for e in events if e.kind == Kind.SESSION_STARTED), default=0)
+
+
 def session_end(events: list[Event]) -> int | None:
-    """Return when the rank's Session ended, None if it never said so."""
-    times = [event.time_ns for event in events if event.kind == Kind.SESSION_ENDED]
-    return min(times, default=None)
+    """Return when the rank's last Session ended, None if it never said so."""
+    since = last_session(events)
+    return next((time for time in _session_ends(events) if time >= since), None)
+
+
+def _session_ends(events: list[Event], until: int | None = None) -> list[int]:
+    """Return when Sessions ended, in order; with ``until`` only those that ended before."""
+    times = (event.time_ns for event in events if event.kind == Kind.SESSION_ENDED)
+    return sorted(time for time in times if until is None or time < until)

@@ -70,7 +70,7 @@ def _trace_all(attempts: list[Attempt], job: Job, notes: Notes) -> list[Timeline
     timelines: list[Timeline] = []
     hwm = job.inherited_hwm
     for attempt in attempts:
-        hwm = known_hwm((e for es in attempt.evidence.ranks.values() for e in es), hwm)
+        hwm = known_hwm(attempt.evidence.ranks, hwm)
         timelines.append(trace(attempt, job, hwm, notes))
         hwm = timelines[-1].walk.hwm
     return timelines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,12 +63,18 @@ class Walk:
     cursor_to: int | None = None
 
 
-def known_hwm(events: Iterable[Event], hwm: int) -> int:
-    """Return the high-water mark that a Session knew when it started, if it is above ``hwm``.
+def known_hwm(ranks: Mapping[int, list[Event]], hwm: int) -> int:
+    """Return the high-water mark that the Sessions knew at first, if it is above ``hwm``.
 
-    It may know more than the intervals tell: the cursor file outlives a lost log line.
+    They may know more than the intervals tell: the cursor file outlives a lost log line. What one
+    says once the main rank's steps have begun counts their own progress and is left out.
     """
-    for event in events:
+    main = ranks[min(ranks)] if ranks else []
+    begins = [whole(event.data, "from") for event in main if event.kind == Kind.INTERVAL]
+    steps_ns = min((begin for begin in begins if begin is not None), default=None)
+    for event in (event for told in ranks.values() for event in told):
+        if steps_ns is not None and event.time_ns > steps_ns:
+            continue
         if event.kind == Kind.SESSION_STARTED:
             hwm = max(hwm, whole(event.data, "cursor_hwm") or 0)
         elif event.kind == Kind.RESUMED:

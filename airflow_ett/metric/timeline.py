@@ -12,7 +12,7 @@ from airflow_ett.metric.endings import SKEW_NS, Outcome
 from airflow_ett.metric.evidence import Notes
 from airflow_ett.metric.gaps import Marks, gaps
 from airflow_ett.metric.job import Job
-from airflow_ett.metric.lanes import MAIN, read_lanes, session_end, stalled
+from airflow_ett.metric.lanes import MAIN, last_session, read_lanes, session_end, stalled
 from airflow_ett.metric.phases import Phase
 from airflow_ett.metric.progress import Claim, Interval, Walk, read_intervals, walk
 from airflow_ett.metric.result import Span
@@ -94,7 +94,9 @@ def _marks(
         closing = [
             event.time_ns
             for event in mine
-            if event.kind == Kind.PHASE_BEGIN and event.data.get("phase") == Phase.SHUTDOWN
+            if event.kind == Kind.PHASE_BEGIN
+            and event.data.get("phase") == Phase.SHUTDOWN
+            and event.time_ns >= last_session(mine)
         ]
         over = min([*closing, *([] if over is None else [over])], default=None)
     return Marks(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.retry_policy import RetryAction
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_ett.errors import ConfigurationError, Fenced, JobLogError, LaunchError, TrainingFailed
 from airflow_ett.events import Cause, JobKey
@@ -33,6 +33,7 @@ _MARGIN_NS = 2_000_000_000
 """Our deadline lies this far before Airflow's own ``execution_timeout``."""
 
 _KILL_WAIT_S = 3.0
+_KILL_LOOK_S = 0.2
 
 _LOST_PROCESS_DELAY = timedelta(seconds=1)
 """Airflow asks no retry policy about a task process that was killed; it waits for this long."""
@@ -117,7 +118,7 @@ class TorchXTrainingOperator(BaseOperator):
         self.deferrable = deferrable
         self.max_relaunches = max_relaunches
         self.torchx_conn_id = torchx_conn_id
-        self._killed = threading.Event()
+        self._killed = False
         self._check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any] | None:
@@ -127,17 +128,28 @@ class TorchXTrainingOperator(BaseOperator):
             watcher = hold.take("task")
             action = watcher.begin()
         except LaunchError as error:
-            self._fail(
-                context, hold.key, hold.run_dir, TrainingFailed(str(error), cause=Cause.LAUNCH)
-            )
+            failed = TrainingFailed(str(error), cause=Cause.LAUNCH)
+            self._fail(context, hold.key, hold.run_dir, failed)
+        except ConfigurationError as error:
+            self._close(context, hold.key, hold.run_dir, Cause.LAUNCH)
+            raise error
         self.log.info("Training %s: %s, run directory %s", watcher.handle, action, hold.run_dir)
+        if self._killed:
+            self._stop(hold, watcher)
         if self.deferrable:
             self.defer(
                 trigger=trigger_for(hold, self.poll_interval),
                 method_name="execute_complete",
                 kwargs={"key": dict(hold.key), "run_dir": hold.run_dir},
             )
-        outcome = self._watch(hold, watcher)
+        try:
+            outcome = self._watch(hold, watcher)
+        except AirflowTaskTimeout:
+            # The training was told to end 2 s ago and has not yet: the next try waits for that.
+            text = (
+                f"Job {watcher.handle} was cancelled at its execution_timeout and is still ending."
+            )
+            self._fail(context, hold.key, hold.run_dir, TrainingFailed(text, cause=Cause.TIMEOUT))
         return self._finish(context, hold.key, hold.run_dir, outcome)
 
     def execute_complete(
@@ -149,12 +161,13 @@ class TorchXTrainingOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Only set a flag: this runs inside a signal handler; the watch loop asks what it means."""
-        self._killed.set()
+        self._killed = True
 
     def _watch(self, hold: JobHold, watcher: Watcher) -> Outcome:
         ingest = BestEffortIngest(Path(hold.run_dir))
         while True:
-            if self._killed.wait(self.poll_interval):
+            self._pause()
+            if self._killed:
                 self._stop(hold, watcher)
             try:
                 outcome = watcher.poll()
@@ -168,6 +181,12 @@ class TorchXTrainingOperator(BaseOperator):
             if outcome is not None:
                 return outcome
             ingest()
+
+    def _pause(self) -> None:
+        """Sleep for the poll interval, or until the task is killed."""
+        until = time.monotonic() + self.poll_interval
+        while not self._killed and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _KILL_LOOK_S))
 
     def _stop(self, hold: JobHold, watcher: Watcher) -> NoReturn:
         """Act on a kill by what Airflow's own state says, and end this process's work."""
@@ -205,11 +224,16 @@ class TorchXTrainingOperator(BaseOperator):
         self, context: Context, key: Mapping[str, Any], run_dir: str, error: TrainingFailed
     ) -> NoReturn:
         """Raise; close the job before that when Airflow will not try again."""
-        tries = {"try_number": context["ti"].try_number, "max_tries": context["ti"].max_tries}
-        if not self._will_retry(error, **tries):
-            end_job(key, run_dir, **tries, cause=Cause(error.cause))
-            BestEffortIngest(Path(run_dir))(now=True)
+        ti = context["ti"]
+        if not self._will_retry(error, ti.try_number, ti.max_tries):
+            self._close(context, key, run_dir, Cause(error.cause))
         raise error
+
+    def _close(self, context: Context, key: Mapping[str, Any], run_dir: str, cause: Cause) -> None:
+        """Write that the job failed for good."""
+        ti = context["ti"]
+        end_job(key, run_dir, try_number=ti.try_number, max_tries=ti.max_tries, cause=cause)
+        BestEffortIngest(Path(run_dir))(now=True)
 
     def _will_retry(self, error: TrainingFailed, try_number: int, max_tries: int) -> bool:
         if try_number > max_tries:
@@ -225,7 +249,13 @@ class TorchXTrainingOperator(BaseOperator):
         map_index = -1 if ti.map_index is None else ti.map_index
         key = JobKey(hook.settings.deployment, ti.dag_id, ti.run_id, ti.task_id, map_index)
         root = self.checkpoint_uri or hook.checkpoint_root
-        job = open_job(hook.settings.run_root, key, checkpoint_root=root)
+        job = open_job(
+            hook.settings.run_root,
+            key,
+            checkpoint_root=root,
+            try_number=ti.try_number,
+            max_tries=ti.max_tries,
+        )
         request = Request(
             component=self.component,
             component_args=[str(arg) for arg in self.component_args],

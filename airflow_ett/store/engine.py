@@ -6,6 +6,7 @@ Every failure comes out as :class:`StoreError`; no message holds a password or t
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,15 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+    StatementError,
+)
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from airflow_ett.errors import EventLogError, StoreError, StoreMismatch
@@ -34,10 +43,8 @@ VERSION_TABLE = "ett_alembic_version"
 REVISION = "0001"
 """The revision that this version needs. Revisions are numbered, so that their order is theirs."""
 
-_BUSY_MS = 10_000
-_RETRY_S = 30
-_CONNECT_S = 10
 _SQLITE_BUSY = {5, 6}
+_SQLITE_TOO_BIG = 18
 _POSTGRES_BUSY = {"40001", "40P01", "55P03"}
 _T = TypeVar("_T")
 
@@ -45,8 +52,9 @@ _T = TypeVar("_T")
 class Store:
     """An open ETT database. ``open_store`` makes it; one per process will do."""
 
-    def __init__(self, url: URL, engine: Engine) -> None:
+    def __init__(self, url: URL, engine: Engine, patience_s: float) -> None:
         self._engine = engine
+        self._patience_s = patience_s
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.file = Path(url.database or "") if self.is_sqlite else None
         place = f":{url.port}" if url.port else ""
@@ -61,14 +69,15 @@ class Store:
     def write(self, work: Callable[[Connection], _T]) -> _T:
         """Run ``work`` in one transaction and commit; return what it returns.
 
-        A database that is locked, a deadlock or a lost connection makes it run again, for at most
-        half a minute, so it must be harmless to repeat. Raises :class:`StoreError`.
+        A database that is locked, a deadlock or a lost connection makes it run again, as long as
+        the store's patience lasts, so it must be harmless to repeat. Raises :class:`StoreError`,
+        and :class:`EventLogError` when the values are at fault.
         """
         engine = self._engine.execution_options(ett_writes=True)
         again = Retrying(
             retry=retry_if_exception(_is_transient),
             wait=wait_random_exponential(multiplier=0.05, max=2),
-            stop=stop_after_delay(_RETRY_S),
+            stop=stop_after_delay(self._patience_s),
             reraise=True,
         )
         with self._translated():
@@ -134,25 +143,20 @@ class Store:
             raise self._missing(f"There is no ETT database at {self.file}")
         try:
             yield
-        # An event may hold a number or a text that no column takes: then the job is odd, not the
-        # database. SQLite's driver and the encoding say so in errors of Python's own.
-        except (DataError, OverflowError, UnicodeError) as error:
-            reason = getattr(error, "orig", error)
-            raise EventLogError(
-                f"An event holds a value that cannot be stored: {reason}"
-            ) from error
-        except DBAPIError as error:
-            problem = str(error.orig).strip().splitlines() or [type(error).__name__]
-            raise StoreError(f"The ETT database {self.address} failed: {problem[0]}") from error
-        except SQLAlchemyError as error:
-            name = type(error).__name__
-            raise StoreError(f"The ETT database {self.address} failed: {name}") from error
+        # SQLite's driver and the encoding tell of odd values in errors of Python's own.
+        except (SQLAlchemyError, OverflowError, UnicodeError) as error:
+            if is_about_values(error):
+                problem = f"An event holds a value that cannot be stored: {reason(error)}"
+                raise EventLogError(problem) from error
+            raise StoreError(f"The ETT database {self.address} failed: {reason(error)}") from error
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, patience_s: float = 30.0) -> Store:
     """Return the store at an SQLAlchemy URL of SQLite or Postgres; nothing is connected yet.
 
-    Raises :class:`StoreError` when the URL or its driver cannot be used.
+    ``patience_s`` bounds how long a read or a write waits for a lock, and for a server that does
+    not let it in (2 s at least, then). Raises :class:`StoreError` when the URL or its driver cannot
+    be used.
     """
     try:
         parsed = make_url(url)
@@ -164,13 +168,31 @@ def open_store(url: str) -> Store:
     if backend not in ("sqlite", "postgresql"):
         raise StoreError(f"[ett] sql_alchemy_conn: use SQLite or Postgres, not {backend!r}")
     try:
-        engine = _sqlite(parsed) if backend == "sqlite" else _postgres(parsed)
+        engine = (_sqlite if backend == "sqlite" else _postgres)(parsed, patience_s)
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(
             f"[ett] sql_alchemy_conn: there is no driver for {parsed.drivername}. For Postgres "
             "install `airflow-ett[postgres]`."
         ) from error
-    return Store(parsed, engine)
+    return Store(parsed, engine, patience_s)
+
+
+def is_about_values(error: Exception) -> bool:
+    """Return whether what was to be stored is at fault: one job is odd, the database is well."""
+    if isinstance(error, DBAPIError):
+        too_big = (getattr(error.orig, "sqlstate", None) or "").startswith("54")
+        too_big |= getattr(error.orig, "sqlite_errorcode", 0) == _SQLITE_TOO_BIG
+        return too_big or isinstance(error, DataError | IntegrityError)
+    # A StatementError holds what a value's conversion raised.
+    return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError)
+
+
+def reason(error: Exception) -> str:
+    """Return what went wrong in one line, without the statement and its values."""
+    if isinstance(error, StatementError) and error.orig is not None:
+        problem = str(error.orig).strip().splitlines() or [type(error).__name__]
+        return problem[0]
+    return type(error).__name__ if isinstance(error, SQLAlchemyError) else repr(error)
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -190,18 +212,26 @@ def lock(connection: Connection, name: str) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(number)))
 
 
-def _postgres(url: URL) -> Engine:
-    options = {"connect_timeout": _CONNECT_S, "application_name": "airflow-ett"}
-    return create_engine(url, pool_pre_ping=True, connect_args=options)
+def _postgres(url: URL, patience_s: float) -> Engine:
+    timeout = max(1, math.ceil(patience_s))
+    options = {"connect_timeout": timeout, "application_name": "airflow-ett"}
+    engine = create_engine(url, pool_pre_ping=True, connect_args=options)
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        if connection.get_execution_options().get("ett_writes"):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_ms(patience_s)}")
+
+    return engine
 
 
-def _sqlite(url: URL) -> Engine:
+def _sqlite(url: URL, patience_s: float) -> Engine:
     engine = create_engine(url)
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+        connection.execute(f"PRAGMA busy_timeout={_ms(patience_s)}")
 
     # A transaction that reads first and then writes fails at once, without waiting, when another
     # wrote in between; one that says at its begin that it will write waits its turn.
@@ -211,6 +241,11 @@ def _sqlite(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _ms(seconds: float) -> int:
+    # 0 would mean for ever to Postgres.
+    return max(1, round(seconds * 1000))
 
 
 def _is_transient(error: BaseException) -> bool:

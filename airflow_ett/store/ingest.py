@@ -2,7 +2,8 @@
 
 A line is read again after a crash, and by two ingests at the same time: ``(job, writer, seq)``
 keeps one of it. A job's new events, how far its logs were read, and its projection are one
-transaction under the job's lock.
+transaction under the job's lock. A projection that fails is undone alone: the events are kept, but
+not how far the logs were read, so that the next ingest reads the same lines and tries again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import logging
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from sqlalchemy import Connection, delete, insert, select
 from airflow_ett.errors import EventLogError
 from airflow_ett.events import Chunk, CursorRecord, Event, RunDir, read_cursor, read_log, slug
 from airflow_ett.store import tables
-from airflow_ett.store.engine import Store, insert_new, lock
+from airflow_ett.store.engine import Store, insert_new, is_about_values, lock, reason
 from airflow_ett.store.project import project
+from airflow_ett.store.storable import refusal
 
 _DEPTH = 5
 _log = logging.getLogger(__name__)
@@ -49,26 +51,39 @@ class IngestReport:
         )
 
 
+_Outcome = tuple[IngestReport, EventLogError | None]
+"""What an ingest of one run directory did, and why its job could not be measured, if so."""
+
+
 def ingest_run_dir(store: Store, run_dir: Path) -> IngestReport:
     """Read what is new in the logs of one run directory and project its job.
 
     All lines must be of one job, that of the first event; others are reported and skipped. A
     corrupt line is quarantined with its place and stops nothing. Links are not followed.
-    Raises :class:`StoreError` when the database fails and :class:`EventLogError` when the job's
-    events cannot be measured or stored; then nothing has changed, and the next ingest catches up.
+    Raises :class:`StoreError` when the database fails, ``OSError`` when the directory cannot be
+    looked into, and :class:`EventLogError` when the job's events cannot be measured; these are
+    stored then, and the next ingest tries again.
     """
+    report, failure = _ingest(store, run_dir)
+    if failure is not None:
+        raise failure
+    return report
+
+
+def _ingest(store: Store, run_dir: Path) -> _Outcome:
     run = RunDir(run_dir.absolute())
     # Read before the logs: whatever interval is missing from them then is the one in the cursor.
     cursor = _cursor(run)
-    logs = {_name(run, path): path for path in run.logs()}
+    logs, nameless = _logs(run)
     with store.read() as connection:
         known = _known(connection, logs)
         settled = _is_frozen(connection, known)
-    reads, problems = _read(logs, known)
+    reads, noticed = _read(logs, known)
+    noticed += nameless
     if settled and not reads:
-        return IngestReport(problems=problems)
-    batch = _Batch(run, reads, cursor)
-    return IngestReport(problems=problems) + store.write(batch.store)
+        return noticed, None
+    report, failure = store.write(_Batch(run, tuple(logs), reads, cursor).store)
+    return noticed + report, failure
 
 
 def ingest_root(
@@ -84,8 +99,10 @@ def ingest_root(
     for folder in run_dirs(run_root, deployment):
         try:
             if since_ns is None or _newest(RunDir(folder).logs()) >= since_ns:
-                total += ingest_run_dir(store, folder)
-        except EventLogError as error:
+                report, failure = _ingest(store, folder)
+                problems = () if failure is None else (str(failure),)
+                total += report + IngestReport(problems=problems)
+        except (EventLogError, OSError) as error:
             total += IngestReport(problems=(f"{folder}: {error}",))
     return total
 
@@ -102,14 +119,15 @@ class _Batch:
     """What was read from one run directory, to be stored in one transaction."""
 
     run: RunDir
+    logs: Sequence[str]
     reads: Mapping[str, Chunk]
     cursor: CursorRecord | None
 
-    def store(self, connection: Connection) -> IngestReport:
+    def store(self, connection: Connection) -> _Outcome:
         bad, problems = self._quarantine(connection)
         job = self._job(connection)
         if job is None:
-            return IngestReport(bad_lines=bad, problems=tuple(problems))
+            return IngestReport(bad_lines=bad, problems=tuple(problems)), None
         lock(connection, job)
         events = [event for chunk in self.reads.values() for event in chunk.events]
         own = [event for event in events if event.job == job]
@@ -117,19 +135,36 @@ class _Batch:
         if len(own) < len(events):
             foreign = len(events) - len(own)
             problems.append(f"{self.run.path}: {foreign} events of other jobs than {job}, skipped")
-        self._remember(connection, job)
-        project(
-            connection,
-            job,
-            open_interval=self.cursor.open_interval(job) if self.cursor else None,
-            now_ns=time.time_ns(),
-            last_sign_ns=_heartbeat(self.run),
-        )
-        return IngestReport(new, bad, (job,), tuple(problems))
+        failure = self._project(connection, job)
+        if failure is None:
+            self._remember(connection, job)
+        jobs = (job,) if failure is None else ()
+        return IngestReport(new, bad, jobs, tuple(problems)), failure
+
+    def _project(self, connection: Connection, job: str) -> EventLogError | None:
+        try:
+            with connection.begin_nested():
+                project(
+                    connection,
+                    job,
+                    open_interval=self.cursor.open_interval(job) if self.cursor else None,
+                    now_ns=time.time_ns(),
+                    last_sign_ns=_heartbeat(self.run),
+                )
+        # Anybody may write a log: whatever its events do to the metric is this job's trouble alone.
+        except Exception as error:
+            if not is_about_values(error):
+                raise
+            failure = EventLogError(
+                f"The events of job {job} in {self.run.path} are stored but cannot be measured: "
+                f"{reason(error)}. The next ingest tries again."
+            )
+            failure.__cause__ = error
+            return failure
+        return None
 
     def _job(self, connection: Connection) -> str | None:
-        names = [_name(self.run, path) for path in self.run.logs()]
-        known = select(tables.source.c.job).where(tables.source.c.path.in_(names)).limit(1)
+        known = select(tables.source.c.job).where(tables.source.c.path.in_(self.logs)).limit(1)
         stored: str | None = connection.scalar(known)
         first = (event.job for chunk in self.reads.values() for event in chunk.events)
         return stored or next(first, None)
@@ -154,9 +189,20 @@ class _Batch:
         connection.execute(insert(source), rows)
 
 
-def _read(logs: Mapping[str, Path], known: Mapping[str, Any]) -> tuple[dict[str, Chunk], Any]:
+def _logs(run: RunDir) -> tuple[dict[str, Path], IngestReport]:
+    """The logs by name, and a report of those whose file name is no text."""
+    logs = {_name(run, path): path for path in run.logs()}
+    odd = [name for name in logs if not name.isprintable()]
+    problems = tuple(f"{run.path}: the file name {logs.pop(n).name!r} is no text" for n in odd)
+    return logs, IngestReport(problems=problems)
+
+
+def _read(
+    logs: Mapping[str, Path], known: Mapping[str, Any]
+) -> tuple[dict[str, Chunk], IngestReport]:
     """Read each log that has grown. One that has shrunk was replaced: from its begin again."""
     reads: dict[str, Chunk] = {}
+    refused = 0
     problems: list[str] = []
     for name, path in logs.items():
         try:
@@ -169,8 +215,12 @@ def _read(logs: Mapping[str, Path], known: Mapping[str, Any]) -> tuple[dict[str,
             problems.append(f"{path}: {error.strerror or error}")
             continue
         if chunk.events or chunk.bad:
-            reads[name] = chunk
-    return reads, tuple(problems)
+            wrong = [(event, refusal(event)) for event in chunk.events]
+            odd = [f"{name}, {e.writer:.40} event {e.seq}: {why}" for e, why in wrong if why]
+            problems += odd
+            refused += len(odd)
+            reads[name] = replace(chunk, events=tuple(e for e, why in wrong if not why))
+    return reads, IngestReport(bad_lines=refused, problems=tuple(problems))
 
 
 def _known(connection: Connection, names: Iterable[str]) -> dict[str, Any]:
@@ -206,7 +256,7 @@ def _newest(paths: Iterable[Path]) -> int:
     """The newest modification time; 0 without files."""
     newest = 0
     for path in paths:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             newest = max(newest, path.lstat().st_mtime_ns)
     return newest
 

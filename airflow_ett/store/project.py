@@ -8,17 +8,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
-from airflow_ett.errors import EventLogError
 from airflow_ett.events import AttemptId, Event, Kind
 from airflow_ett.metric import component_of, measure
 from airflow_ett.store import tables
+from airflow_ett.store.storable import row_of, whole
 
 _COPIED = (
     *("deployment", "dag_id", "run_id", "task_id", "map_index", "generation", "state", "quality"),
     *("frozen", "begin_ns", "end_ns", "wall_ns", "held_ns", "effective_ns", "ett_pct", "tts_ns"),
     *("nof", "nof_by_cause", "components_ns", "accelerators"),
 )
-_ATTEMPT = ("submission", "scheduler_restart", "elastic_restart")
 
 
 def project(
@@ -33,40 +32,34 @@ def project(
 
     ``open_interval`` is what its trainer has not closed yet: measured with, never stored, since
     the trainer may still write it, longer, under the same number. A result that has not changed
-    changes nothing; one that was frozen becomes its next revision.
+    changes nothing; one that was frozen becomes its next revision. Raises whatever the events of
+    an odd job make it raise.
     """
     events = load_events(connection, job)
     if open_interval is not None and not _holds(events, open_interval):
         events.append(open_interval)
-    result = _measured(job, events, now_ns=now_ns, last_sign_ns=last_sign_ns)
+    metric = measure(events, now_ns=now_ns, last_sign_ns=last_sign_ns)
+    # As JSON gives it back, so that it compares with what is stored.
+    result: dict[str, Any] = json.loads(json.dumps(metric.as_dict()))
     known = select(tables.job.c.result, tables.job.c.frozen, tables.job.c.revision)
     old = connection.execute(known.where(tables.job.c.job == job)).one_or_none()
     if old is not None and old.result == result:
         return
     row = {name: result[name] for name in _COPIED}
     row |= {
+        "job": job,
         "attempts": len(result["attempts"]),
         "result": result,
         "revision": 1 if old is None else old.revision + bool(old.frozen),
         "updated_ns": now_ns,
         "rolled_up": False,
     }
+    row = row_of(tables.job, row)
     if old is None:
-        connection.execute(insert(tables.job), {"job": job, **row})
+        connection.execute(insert(tables.job), row)
     else:
         connection.execute(update(tables.job).where(tables.job.c.job == job), row)
     _replace(connection, job, _rows(result, events))
-
-
-def _measured(job: str, events: list[Event], **clock: int | None) -> dict[str, Any]:
-    """The metric's result as JSON gives it back, so that it compares with what is stored."""
-    try:
-        metric = measure(events, **clock)
-    # Anybody may write a log: whatever its events do to the metric is this job's trouble alone.
-    except Exception as error:
-        raise EventLogError(f"The events of job {job} cannot be measured: {error!r}") from error
-    result: dict[str, Any] = json.loads(json.dumps(metric.as_dict()))
-    return result
 
 
 def load_events(connection: Connection, job: str) -> list[Event]:
@@ -101,14 +94,12 @@ def _holds(events: Iterable[Event], wanted: Event) -> bool:
 def _rows(result: Mapping[str, Any], events: Iterable[Event]) -> dict[Table, list[dict[str, Any]]]:
     return {
         tables.submission: _submissions(events),
-        tables.attempt: [_attempt_row(attempt) for attempt in result["attempts"]],
-        tables.phase: [
-            {**_id(attempt), "phase": phase, "component": component_of(phase), "ns": ns}
-            for attempt in result["attempts"]
-            for phase, ns in attempt["phases_ns"].items()
+        tables.attempt: [
+            {**attempt, "try_number": attempt["try"]} for attempt in result["attempts"]
         ],
+        tables.phase: [row for attempt in result["attempts"] for row in _phases(attempt)],
         tables.checkpoint: [
-            {"number": number, **_only(tables.checkpoint, saved), "attempt": _dotted(saved)}
+            {**saved, "number": number, "attempt": str(AttemptId(*saved["attempt"]))}
             for number, saved in enumerate(result["checkpoints"])
         ],
         tables.publish: [
@@ -130,17 +121,20 @@ def _replace(
     for table in tables.PROJECTED:
         connection.execute(delete(table).where(table.c.job == job))
         if rows[table]:
-            connection.execute(insert(table), [{"job": job, **row} for row in rows[table]])
+            connection.execute(
+                insert(table), [row_of(table, {**r, "job": job}) for r in rows[table]]
+            )
 
 
 def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
     rows: dict[int, dict[str, Any]] = {}
     for event in events:
-        if event.kind != Kind.SUBMITTED:
-            continue
         data = event.data
-        rows[data["submission"]] = {
-            "submission": data["submission"],
+        number = whole(data.get("submission"))
+        if event.kind != Kind.SUBMITTED or number is None:
+            continue
+        rows[number] = {
+            "submission": number,
             "submitted_ns": event.time_ns,
             "app": data.get("app"),
             "handle": data.get("handle"),
@@ -151,17 +145,11 @@ def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _attempt_row(attempt: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_only(tables.attempt, attempt), "try_number": attempt["try"]}
-
-
-def _id(attempt: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: attempt[name] for name in _ATTEMPT}
-
-
-def _dotted(saved: Mapping[str, Any]) -> str:
-    return str(AttemptId(*saved["attempt"]))
-
-
-def _only(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name in table.c}
+def _phases(attempt: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The attempt's phases; names that are one as their column takes them are added up."""
+    rows: dict[str, dict[str, Any]] = {}
+    for phase, ns in attempt["phases_ns"].items():
+        name = row_of(tables.phase, {"phase": phase})["phase"]
+        row = rows.setdefault(name, {"phase": name, "component": component_of(phase), "ns": 0})
+        row["ns"] += ns
+    return [{**attempt, **row} for row in rows.values()]

@@ -22,11 +22,14 @@ from sqlalchemy import (
     Text,
 )
 
+from airflow_ett.store.storable import LONGEST, NAME_LENGTH
+
 metadata = MetaData()
 
 
 def _key(name: str, kind: Any = String) -> Column[Any]:
-    return Column(name, kind, primary_key=True, autoincrement=False)
+    info = {LONGEST: NAME_LENGTH} if kind is String else {}
+    return Column(name, kind, primary_key=True, autoincrement=False, info=info)
 
 
 def _whole(name: str) -> Column[Any]:
@@ -35,6 +38,10 @@ def _whole(name: str) -> Column[Any]:
 
 def _text(name: str) -> Column[Any]:
     return Column(name, String, nullable=False)
+
+
+def _name(name: str) -> Column[Any]:
+    return Column(name, String, nullable=False, info={LONGEST: NAME_LENGTH})
 
 
 def _json(name: str) -> Column[Any]:
@@ -83,10 +90,10 @@ job = Table(
     "ett_job",
     metadata,
     _key("job"),
-    _text("deployment"),
-    _text("dag_id"),
-    _text("run_id"),
-    _text("task_id"),
+    _name("deployment"),
+    _name("dag_id"),
+    _name("run_id"),
+    _name("task_id"),
     _whole("map_index"),
     _whole("generation"),
     _text("state"),

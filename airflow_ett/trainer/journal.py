@@ -18,18 +18,24 @@ class Journal:
     """Numbers and writes a trainer's events, from any thread.
 
     The interval that is still open holds a number of its own beforehand, under which the cursor
-    file has it: whoever closes it after a kill writes the same event. ``log`` is None for a process
-    that writes none; ``place`` is None outside a launched job.
+    file has it: whoever closes it after a kill writes the same event. It writes nothing before
+    :meth:`open`; ``place`` is None outside a launched job.
     """
 
-    def __init__(self, log: LogWriter | None, place: Place | None) -> None:
-        self._log = log
+    def __init__(self, place: Place | None) -> None:
+        self._log: LogWriter | None = None
         self._attempt = place.attempt if place else None
         self._rank = place.rank if place else None
         self._lock = threading.Lock()
-        self._next = log.next_seq if log else 0
+        self._next = 0
         self._free: list[int] = []
         self._warned: set[str] = set()
+
+    def open(self, log: LogWriter | None) -> None:
+        """Write to ``log`` from here on; None for a process that writes none."""
+        with self._lock:
+            self._log = log
+            self._next = max(self._next, log.next_seq if log else 0)
 
     def emit(
         self,

@@ -13,6 +13,7 @@ from airflow_ett.trainer.journal import Journal
 from airflow_ett.trainer.stepclock import StepClock
 
 MAIN = "main"
+_spans = itertools.count()  # a process is one writer, however many Sessions it has in turn
 
 
 class Phases:
@@ -26,7 +27,6 @@ class Phases:
         self._clock = clock
         self._offset = offset
         self._main = threading.get_ident()
-        self._spans = itertools.count()
 
     @property
     def lane(self) -> str:
@@ -44,7 +44,7 @@ class Phases:
         paused = lane == MAIN and self._clock.pause(now)
         if lane != MAIN:
             self._clock.hurry()
-        span = Span(self, next(self._spans), lane, now, paused)
+        span = Span(self, next(_spans), lane, now, paused)
         data = {"span": span.id, "phase": phase, "lane": lane}
         self._journal.emit(Kind.PHASE_BEGIN, data, time_ns=now + self._offset)
         return span

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_ett.errors import EttError
 from airflow_ett.events import AttemptId, CursorFile, Kind, LogWriter, read_cursor, trainer_writer
+from airflow_ett.trainer import claim
 from airflow_ett.trainer.compiling import CompileWatcher
 from airflow_ett.trainer.failure import describe, is_failure, write_error_file
 from airflow_ett.trainer.journal import Journal
@@ -45,8 +46,9 @@ class Session:
 
     Outside a launched job (without ``ETT_JOB``) it does nothing: nothing is written, nothing saved,
     ``restore`` returns 0. It raises nothing of its own into the loop: a log that cannot be written
-    is warned about once. Only the first process of a node writes a log. After SIGTERM the next step
-    saves, ``track`` ends, and the block ends with ``SystemExit(143)``.
+    is warned about once. Only the first process of a node writes a log. One Session at a time has
+    the word: one within another, or in a child process of it, does nothing but warn. After SIGTERM
+    the next step saves, ``track`` ends, and the block ends with ``SystemExit(143)``.
     """
 
     step: Callable[[int], None]
@@ -63,7 +65,7 @@ class Session:
         self._termination = Termination(lambda: self._clock.hurry())
         self._signal_told = False
         self._saver: Checkpointer | None = None
-        self._journal = Journal(self._open_log(), self._place)
+        self._journal = Journal(self._place)
         self._clock = self._make_clock()
         self.step = self._clock.step  # straight to it: every nanosecond here is paid per step
         self._phases = Phases(self._journal, self._clock, self._offset)
@@ -82,8 +84,10 @@ class Session:
         return self._termination.received_ns is not None
 
     def __enter__(self) -> Session:
-        if self._place is None:
+        if self._place is None or not self._claim(self._place):
             return self
+        self._journal.open(_open_log(self._place))
+        self._clock.keep(*_open_cursor(self._place))
         self._termination.install()
         _disable_in_children(self)
         started = {
@@ -215,27 +219,29 @@ class Session:
         self._journal.emit(Kind.SESSION_ENDED, data)
         self._journal.close()
         self._termination.restore()
+        claim.release()
 
-    def _open_log(self) -> LogWriter | None:
-        place = self._place
-        if place is None or place.local_rank != 0:
-            return None
-        writer = trainer_writer(place.attempt, place.rank, os.getpid())
-        path = place.run_dir.nodes / f"{writer}.jsonl"
-        try:
-            return LogWriter(path, job=place.context.key.id, writer=writer)
-        except OSError as error:
-            _log.warning("This training is not measured: %s cannot be written: %s", path, error)
-            return None
+    def _claim(self, place: Place) -> bool:
+        if claim.take(place):
+            return True
+        _log.warning(
+            "A Session within another one, or in a child process of one, does nothing: job %s is "
+            "measured and checkpointed by the outer one.",
+            place.context.key,
+        )
+        self._stand_down()
+        return False
+
+    def _stand_down(self) -> None:
+        """Do as outside a launched job from here on."""
+        self._place = self._saver = self._clock.each_step = None
+        self._clock.keep(None, self._clock.hwm)
 
     def _make_clock(self) -> StepClock:
         place = self._place
-        file, hwm = _open_cursor(place) if place else (None, 0)
         attempt = place.attempt if place else AttemptId(0)
         identity = (*attempt, place.rank if place else 0, os.getpid())
-        return StepClock(
-            self._journal, file, identity, hwm=hwm, offset=self._offset, on_edge=self._at_edge
-        )
+        return StepClock(self._journal, identity, offset=self._offset, on_edge=self._at_edge)
 
 
 class _NoCheckpointer:
@@ -244,6 +250,19 @@ class _NoCheckpointer:
     def restore(self) -> int:
         """Return 0: there is nothing to resume from."""
         return 0
+
+
+def _open_log(place: Place) -> LogWriter | None:
+    """Return the log to write, on the first process of a node."""
+    if place.local_rank != 0:
+        return None
+    writer = trainer_writer(place.attempt, place.rank, os.getpid())
+    path = place.run_dir.nodes / f"{writer}.jsonl"
+    try:
+        return LogWriter(path, job=place.context.key.id, writer=writer)
+    except OSError as error:
+        _log.warning("This training is not measured: %s cannot be written: %s", path, error)
+        return None
 
 
 def _open_cursor(place: Place) -> tuple[CursorFile | None, int]:
@@ -267,5 +286,6 @@ def _disable_in_children(session: Session) -> None:
         if inherited is not None:
             inherited._journal.abandon()
             inherited._termination.restore()
+            inherited._stand_down()
 
     os.register_at_fork(after_in_child=disable)

@@ -7,6 +7,8 @@ that intervals and phases join to the nanosecond. Only the main thread drives it
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -20,6 +22,7 @@ INTERVAL_NS = 10_000_000_000
 """The longest time after which an interval is closed."""
 
 _NEVER = 1 << 62
+_MOST = (1 << 62) - 1  # what the cursor file can hold, with room to spare
 _IDLE, _WAIT, _STEP, _OTHER, _PAUSED = range(5)
 _mono = time.monotonic_ns
 
@@ -27,9 +30,8 @@ _mono = time.monotonic_ns
 class StepClock:
     """Counts steps and their time up to the cursor, and writes it as ``interval`` events.
 
-    ``identity`` is (submission, scheduler restart, elastic restart, rank, pid), ``hwm`` the
-    high-water mark so far, ``offset`` turns monotonic into UTC nanoseconds. ``cursor_file`` is None
-    where another rank keeps it. ``on_edge`` is called now and then between two steps and returns
+    ``identity`` is (submission, scheduler restart, elastic restart, rank, pid), ``offset`` turns
+    monotonic into UTC nanoseconds. ``on_edge`` is called now and then between two steps and returns
     the monotonic time at which it wants to be called again at the latest.
     """
 
@@ -64,18 +66,15 @@ class StepClock:
     def __init__(
         self,
         journal: Journal,
-        cursor_file: CursorFile | None,
         identity: tuple[int, int, int, int, int],
         *,
-        hwm: int,
         offset: int,
         on_edge: Callable[[], int],
     ) -> None:
         self._journal = journal
-        self._cursor_file = cursor_file
+        self._cursor_file: CursorFile | None = None
         self._identity = identity
-        self._hwm = hwm
-        self._ceiling = hwm
+        self._hwm = self._ceiling = 0
         self._offset = offset
         self._on_edge = on_edge
         self.cursor = self._base = self._start_cursor = 0
@@ -99,6 +98,14 @@ class StepClock:
         """The high-water mark: the largest cursor ever reached, in global samples."""
         return max(self._hwm, self.cursor)
 
+    def keep(self, cursor_file: CursorFile | None, hwm: int) -> None:
+        """Keep the cursor in this file, None where another process does.
+
+        ``hwm`` is the high-water mark known so far.
+        """
+        self._cursor_file = cursor_file
+        self._hwm = self._ceiling = max(self._hwm, hwm)
+
     def restart(self, cursor: int, hwm: int) -> None:
         """Stand at a restored cursor; ``hwm`` raises the high-water mark."""
         self._hwm = self._ceiling = max(self._hwm, hwm)
@@ -111,6 +118,8 @@ class StepClock:
     def request(self, cursor: int | None) -> None:
         """The loop asks a loader, whose first batch lies at ``cursor``, for its first batch."""
         now = _mono()
+        if cursor is not None:
+            cursor = self._sane(cursor, base=0)
         if cursor is not None and cursor != self.cursor:
             self._jump(cursor, now)
         self._base = self.cursor
@@ -150,7 +159,9 @@ class StepClock:
     def step(self, samples: int) -> None:
         """End a step: ``samples`` of the present loader are trained."""
         now = _mono()
-        cursor = self._base + samples
+        cursor = self._base + samples if type(samples) is int else -1
+        if not 0 <= cursor <= _MOST:
+            cursor = self._sane(samples, self._base)
         if self._mode == _STEP:
             if cursor > self._ceiling or cursor < self.cursor:
                 self._set_apart(cursor)
@@ -210,6 +221,17 @@ class StepClock:
             self._resumes_as = _OTHER
         elif self._mode != _IDLE:
             self._abandon_step()
+
+    def _sane(self, samples: object, base: int) -> int:
+        """Return ``base`` and ``samples`` as a cursor; the present one where they make none."""
+        try:
+            cursor = base + whole(samples)
+            if 0 <= cursor <= _MOST:
+                return cursor
+            raise OverflowError(f"{samples!r} leads out of the range of a cursor")
+        except Exception as error:  # whatever the user's type raises must not reach the loop
+            self._journal.warn("A step or cursor is no number of samples: it moves nothing", error)
+            return self.cursor
 
     def _odd_step(self, cursor: int, now: int) -> None:
         """A step that ends within a phase, which has its time; or the first one, untracked."""
@@ -331,3 +353,17 @@ class StepClock:
                 to - self._start - self._step_ns - self._wait_ns,
                 int(closed),
             )
+
+
+def whole(value: object) -> int:
+    """Return a whole number of any numeric type, 0-dimensional arrays and tensors included.
+
+    Raises ``TypeError``, ``ValueError`` or ``OverflowError`` where it is none.
+    """
+    if hasattr(value, "__index__"):
+        with contextlib.suppress(TypeError):  # tensors have it, and refuse unless of integers
+            return int(operator.index(value))
+    number = float(value)  # type: ignore[arg-type]
+    if not number.is_integer():
+        raise ValueError(f"{value!r} is not whole")
+    return int(number)

@@ -48,9 +48,8 @@ class TrainingTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Watch; yield the outcome. A superseded trigger waits to be cancelled, silently."""
         try:
-            await self._call(self._begin)
             while True:
-                outcome = await self._call(self._poll)
+                outcome = await self._call(self._look)
                 if outcome is not None:
                     yield TriggerEvent(outcome.as_dict())
                     return
@@ -66,21 +65,31 @@ class TrainingTrigger(BaseTrigger):
         state = await asyncio.to_thread(airflow_state, self.hold["key"])
         kill = meaning(state)
         self.log.info("Trigger stopped while the task is %s: %s", state, kill)
-        try:
-            await self._call(lambda: self._kill(kill))
-        except Fenced as error:
-            self.log.info("%s", error)
+        while kill is not Kill.MOVED:
+            try:
+                await self._call(lambda: self._kill(kill))
+                return
+            except Fenced as error:
+                self.log.info("%s", error)
+                return
+            except EttError as error:  # Airflow gives up on it after half a minute
+                self.log.warning("%s Trying again.", error)
+                await asyncio.sleep(self.poll_interval)
 
-    def _begin(self) -> None:
-        self._watcher = JobHold(**self.hold).take("trigger")
-        action = self._watcher.begin()
-        self.log.info("Watching %s (%s)", self._watcher.handle, action)
+    def _watching(self) -> Watcher:
+        """Return the watcher; claim the job at the first call."""
+        if self._watcher is None:
+            watcher = JobHold(**self.hold).take("trigger")
+            action = watcher.begin()
+            self._watcher = watcher
+            self.log.info("Watching %s (%s)", watcher.handle, action)
+        return self._watcher
 
-    def _poll(self) -> Outcome | None:
-        assert self._watcher is not None
+    def _look(self) -> Outcome | None:
         try:
-            outcome = self._watcher.poll()
-            for line in self._watcher.read_log().splitlines():
+            watcher = self._watching()
+            outcome = watcher.poll()
+            for line in watcher.read_log().splitlines():
                 self.log.info("[rank 0] %s", line)
             if outcome is None:
                 self._ingest()
@@ -92,12 +101,11 @@ class TrainingTrigger(BaseTrigger):
         return outcome
 
     def _kill(self, kill: Kill) -> None:
-        if self._watcher is None or kill is Kill.MOVED:
-            return
+        watcher = self._watching()
         if kill is Kill.CLEARED:
-            self._watcher.user_restart()
+            watcher.user_restart()
         else:
-            self._watcher.user_cancel(_KILL_WAIT_S)
+            watcher.user_cancel(_KILL_WAIT_S)
         self._ingest(now=True)
 
     def _failure(self, error: EttError) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class JobSource(Protocol):
 
 @cache
 def _store(url: str) -> Store:
-    return open_store(url)
+    return open_store(url, patience_s=10)
 
 
 def stored_jobs(

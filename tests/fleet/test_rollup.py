@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.events import LogWriter, RunDir
+from airflow_ett.events import AttemptId, LogWriter, RunDir
 from airflow_ett.fleet import roll_up
 from airflow_ett.store import Store, ingest_root, open_store, queries, tables, upgrade
 
@@ -130,3 +130,36 @@ def test_a_day_with_a_clock_change_holds_all_its_jobs(
 def test_an_unknown_zone_is_named(store: Store, zone: str) -> None:
     with pytest.raises(ConfigurationError, match=r"\[ett\] timezone"):
         roll_up(store, timezone=zone)
+
+
+def test_hostile_times_and_names_stop_no_sum(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    write_job(tmp_path, run_id="good", begin_ns=_at(1, 3))
+    for number in range(3):
+        names = {"dag_id": "x" * 9_000 + "\0", "deployment": f"{number}\0", "run_id": str(number)}
+        run = write_job(tmp_path, accelerators=2**63 - 1, **names)
+        job = next(iter(run.logs())).read_bytes()[14:34].decode()
+        for name, time_ns in (("early", 1), ("late", 2**63 - 1)):
+            log = LogWriter(run.nodes / f"{name}.jsonl", job=job, writer=name)
+            attempt = AttemptId(1 if name == "early" else 2)
+            log.append("process_started", {}, time_ns=time_ns, attempt=attempt)
+            log.close()
+    report = ingest_root(store, tmp_path)
+    assert (len(report.jobs), report.problems) == (4, ())
+    roll_up(store, timezone="UTC")
+    rows = _rollup(store)
+    assert sum(row["jobs"] for row in rows) == 4
+    assert [row["jobs"] for row in rows if row["dag_id"] == "ranker"] == [1]
+
+
+def test_a_sum_beyond_64_bits_is_the_largest_number(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    for number in range(3):
+        write_job(tmp_path, run_id=str(number))
+    ingest_root(store, tmp_path)
+    store.write(lambda c: c.execute(update(tables.job).values(wall_ns=2**62, end_ns=2**63 - 1)))
+    roll_up(store, timezone="UTC")
+    (row,) = _rollup(store)
+    assert (row["day"], row["jobs"], row["wall_ns"]) == ("2262-04-11", 3, 2**63 - 1)

@@ -55,6 +55,18 @@ def test_a_store_that_is_away_is_one_warning(
     assert "hunter2" not in caplog.text
 
 
+def test_a_fault_of_ours_does_not_end_the_watch(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    run_dir: Path,
+) -> None:
+    upgrade(use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db"))
+    monkeypatch.setattr("airflow_ett.store.ingest_run_dir", lambda *_: {}["submission"])
+    BestEffortIngest(run_dir)(now=True)
+    assert "Training is not affected" in caplog.text
+
+
 def test_what_a_store_missed_is_caught_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
 ) -> None:

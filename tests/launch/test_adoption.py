@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_ett.events import Cause, JobState, Layer
-from airflow_ett.launch.adoption import Action, cleared, decide
+from airflow_ett.launch.adoption import Action, backoff_ns, cleared, decide
 from airflow_ett.launch.history import History, Submission
 
 
@@ -26,10 +26,13 @@ def history(*submissions: Submission, **changes: object) -> History:
 
 
 OVER = {"ended": True, "cause": Cause.APPLICATION}
+DONE = {"ended": True, "cause": None}
 LOST = {"ended": True, "cause": Cause.PREEMPTED}
 
 TABLE = [
     ("nothing yet", History(), 1, 2, Action.SUBMIT),
+    ("succeeded in a former try", history(submission(**DONE)), 2, 2, Action.REPORT),
+    ("succeeded, cleared", history(submission(**DONE)), 2, 4, Action.REPORT),
     ("over in a former try", history(submission(**OVER)), 2, 2, Action.SUBMIT),
     ("over for good in this try", history(submission(**OVER)), 1, 2, Action.REPORT),
     ("preempted in this try", history(submission(**LOST)), 1, 2, Action.SUBMIT),
@@ -93,3 +96,7 @@ def test_a_clear_raises_max_tries_and_a_retry_does_not(
 ) -> None:
     past = History(try_number=last[0], max_tries=last[1])
     assert cleared(past, try_number=now[0], max_tries=now[1]) is expected
+
+
+def test_the_first_relaunch_is_immediate_and_the_others_are_capped() -> None:
+    assert [backoff_ns(number) // 10**9 for number in (0, 1, 2, 3, 9)] == [0, 1, 2, 4, 30]

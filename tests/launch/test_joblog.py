@@ -54,6 +54,17 @@ def test_events_of_all_owners_come_back_in_order(tmp_path: Path) -> None:
     assert len({(e.writer, e.seq) for e in events}) == 6
 
 
+def test_a_log_that_has_lost_the_claim_is_away_and_not_taken_over(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    taken = claim(log)
+    (tmp_path / "job").rename(tmp_path / "elsewhere")
+    with pytest.raises(JobLogError, match="lost claim 1") as caught:
+        log.check(taken)
+    assert not isinstance(caught.value, Fenced)
+    (tmp_path / "elsewhere").rename(tmp_path / "job")
+    log.check(taken)
+
+
 def test_an_unwritable_run_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "job").write_text("a file stands here")
     with pytest.raises(JobLogError, match="run_root"):

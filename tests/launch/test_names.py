@@ -61,3 +61,8 @@ def test_people_recognise_dag_and_submission() -> None:
 def test_a_limit_without_room_for_uniqueness_is_refused() -> None:
     with pytest.raises(ValueError, match="limit of 40"):
         app_name(JobKey("d", "x", "r", "y"), 1, limit=40)
+
+
+def test_a_job_begun_again_does_not_find_its_former_apps() -> None:
+    job = JobKey("d", "x", "r", "y")
+    assert app_name(job, 1, born_ns=1) != app_name(job, 1, born_ns=2)

@@ -10,9 +10,14 @@ import pytest
 
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.events import CursorFile, JobKey, JobState
-from airflow_ett.launch.opening import open_job
+from airflow_ett.launch.opening import OpenJob, open_job
 
 KEY = JobKey("default", "dag", "run", "train")
+
+
+def opened(run_root: Path, key: JobKey, root: str = "", tries: tuple[int, int] = (2, 5)) -> OpenJob:
+    """Open a job as a try whose max_tries was raised by a clear."""
+    return open_job(run_root, key, checkpoint_root=root, try_number=tries[0], max_tries=tries[1])
 
 
 def end(job: Any, state: JobState, **opened: Any) -> None:
@@ -25,20 +30,20 @@ def end(job: Any, state: JobState, **opened: Any) -> None:
 def test_an_unusable_run_root_is_named(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file stands here")
     with pytest.raises(ConfigurationError) as caught:
-        open_job(tmp_path / "root", KEY, checkpoint_root="")
+        opened(tmp_path / "root", KEY)
     assert caught.value.parameter == "[ett] run_root"
 
 
 def test_opening_twice_finds_the_same_job(tmp_path: Path) -> None:
-    first, second = (open_job(tmp_path, KEY, checkpoint_root="") for _ in range(2))
+    first, second = (opened(tmp_path, KEY) for _ in range(2))
     assert first.log.run_dir == second.log.run_dir
     assert first.log.key.generation == 1
 
 
 def test_checkpoints_lie_in_the_run_directory_or_below_a_root(tmp_path: Path) -> None:
-    plain = open_job(tmp_path, KEY, checkpoint_root="")
+    plain = opened(tmp_path, KEY)
     assert plain.checkpoints == str(plain.log.run_dir.checkpoints)
-    rooted = open_job(tmp_path, KEY, checkpoint_root="/fast/")
+    rooted = opened(tmp_path, KEY, root="/fast/")
     assert rooted.checkpoints == f"/fast/{KEY.path}"
 
 
@@ -46,34 +51,38 @@ def test_checkpoints_lie_in_the_run_directory_or_below_a_root(tmp_path: Path) ->
 def test_the_next_generation_inherits_what_a_failed_one_reached(
     tmp_path: Path, state: JobState
 ) -> None:
-    first = open_job(tmp_path, KEY, checkpoint_root="")
+    first = opened(tmp_path, KEY)
     end(first, state)
     CursorFile(first.log.run_dir.cursor).write(1, 0, 0, 0, 9, 0, 40, 77, *[0] * 7, 1)
-    second = open_job(tmp_path, KEY, checkpoint_root="")
+    second = opened(tmp_path, KEY)
     assert second.log.key == replace(KEY, generation=2)
     assert second.inherit == {"checkpoint": None, "hwm": 77}
 
 
 def test_what_was_inherited_and_not_bettered_is_handed_on(tmp_path: Path) -> None:
-    end(open_job(tmp_path, KEY, checkpoint_root=""), JobState.FAILED)
+    end(opened(tmp_path, KEY), JobState.FAILED)
     end(
-        open_job(tmp_path, KEY, checkpoint_root=""),
+        opened(tmp_path, KEY),
         JobState.FAILED,
         inherit={"checkpoint": "/c/9", "hwm": 9},
     )
-    third = open_job(tmp_path, KEY, checkpoint_root="")
+    third = opened(tmp_path, KEY)
     assert third.log.key.generation == 3
     assert third.inherit == {"checkpoint": "/c/9", "hwm": 9}
 
 
 def test_a_success_leaves_nothing(tmp_path: Path) -> None:
-    end(open_job(tmp_path, KEY, checkpoint_root=""), JobState.SUCCEEDED)
-    second = open_job(tmp_path, KEY, checkpoint_root="")
+    end(opened(tmp_path, KEY), JobState.SUCCEEDED)
+    second = opened(tmp_path, KEY)
     assert (second.log.key.generation, second.inherit) == (2, None)
 
 
 def test_r04_mapped_instances_have_jobs_of_their_own(tmp_path: Path) -> None:
-    jobs = [
-        open_job(tmp_path, replace(KEY, map_index=index), checkpoint_root="") for index in (0, 1)
-    ]
+    jobs = [opened(tmp_path, replace(KEY, map_index=index)) for index in (0, 1)]
     assert jobs[0].log.run_dir != jobs[1].log.run_dir
+
+
+def test_a_plain_retry_after_a_success_that_airflow_never_heard_of_finds_it(tmp_path: Path) -> None:
+    end(opened(tmp_path, KEY), JobState.SUCCEEDED)
+    assert opened(tmp_path, KEY, tries=(2, 0)).log.key.generation == 1
+    assert opened(tmp_path, KEY, tries=(2, 1)).log.key.generation == 2

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_ett.events import AttemptId, Cause, Event, Kind
+from airflow_ett.launch.status import ReplicaStatus
 from airflow_ett.launch.verdict import Sighting, first_failure, judge
 
 
@@ -89,6 +90,32 @@ def test_the_table(name: str, seen: Sighting, cause: Cause | None) -> None:
     assert verdict.cause == cause
     assert verdict.evidence["text"]
     assert verdict.evidence["source"] in {"scheduler", "launcher", "agent", "trainer"}
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "cause"),
+    [
+        (None, 9, Cause.INFRASTRUCTURE),
+        (137, None, Cause.INFRASTRUCTURE),
+        (None, 15, Cause.PREEMPTED),
+        (143, None, Cause.PREEMPTED),
+        (None, 11, Cause.APPLICATION),
+        (1, None, Cause.APPLICATION),
+    ],
+)
+def test_a_replica_without_a_reply_is_judged_by_its_end(
+    code: int | None, number: int | None, cause: Cause
+) -> None:
+    ended = ReplicaStatus("trainer", 0, "FAILED", code, number, "gpu-1")
+    verdict = judge(Sighting("FAILED", "failed", replicas=[ReplicaStatus("trainer", 1), ended]))
+    assert verdict.cause is cause
+    assert "replica 0 on gpu-1" in verdict.evidence["text"]
+
+
+def test_a_session_that_did_not_end_is_not_spoken_for_by_the_one_before() -> None:
+    second = Event("j", "t", 1, 9, Kind.SESSION_STARTED, AttemptId(1), 0, {})
+    seen = Sighting(None, None, events=[session_ended("success"), second])
+    assert judge(seen).cause is Cause.VANISHED
 
 
 def test_the_earliest_failure_wins_over_its_consequences() -> None:

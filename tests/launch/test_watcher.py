@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
 
 from airflow_ett.errors import Fenced, JobLogError, LaunchError
 from airflow_ett.events import AttemptId, Cause, CursorFile, JobState, Layer
-from airflow_ett.launch.watcher import UNKNOWN_GRACE_S
+from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.watcher import UNKNOWN_GRACE_S, Watcher
 
 KILLED = {"signal": 9}
 RAISED = {"exit_code": 1, "error": {"type": "ValueError", "message": "bad batch"}}
@@ -61,6 +63,46 @@ def test_r02_a_crash_before_submit_submits_under_the_same_name(bench: Any) -> No
     assert bench.gateway.submitted == [name]
 
 
+def test_a_crash_between_intent_and_its_log_line_is_found(bench: Any, monkeypatch: Any) -> None:
+    real = RunDirLog.append
+
+    def die(log: RunDirLog, kind: str, *args: Any, **kwargs: Any) -> Any:
+        if kind == "submit_intended":
+            raise KeyboardInterrupt
+        return real(log, kind, *args, **kwargs)
+
+    monkeypatch.setattr(RunDirLog, "append", die)
+    with pytest.raises(KeyboardInterrupt):
+        bench.watch()
+    monkeypatch.undo()
+    later = bench.watch(try_number=2)
+    assert len(bench.gateway.submitted) == 1
+    bench.ends("SUCCEEDED")
+    assert later.poll().cause is None
+
+
+def test_a_success_noted_but_not_closed_is_reported_by_the_next_try(
+    bench: Any, monkeypatch: Any
+) -> None:
+    watcher = bench.watch()
+    bench.ends("SUCCEEDED")
+    monkeypatch.setattr(Watcher, "close_job", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        watcher.poll()
+    monkeypatch.undo()
+    assert bench.watch(try_number=2).poll().cause is None
+    assert bench.job_state() is JobState.SUCCEEDED
+    assert len(bench.gateway.submitted) == 1
+
+
+def test_a_job_whose_log_was_removed_does_not_take_its_former_apps_for_its_own(bench: Any) -> None:
+    bench.watch()
+    bench.ends("SUCCEEDED")
+    shutil.rmtree(bench.root)
+    bench.watch()
+    assert bench.app(0) != bench.app(1)
+
+
 def test_a_superseded_watcher_touches_nothing(bench: Any) -> None:
     old = bench.watch()
     bench.watch(try_number=2)
@@ -80,6 +122,22 @@ def test_a_killed_trainer_is_relaunched_at_once_within_the_try(bench: Any) -> No
     assert watcher.poll().cause is None
     layers = [e.data["layer"] for e in bench.events("submitted")]
     assert layers == [Layer.FIRST, Layer.RELAUNCH]
+
+
+def test_a_submission_knows_the_newest_checkpoint_that_was_told_of(bench: Any) -> None:
+    watcher = bench.watch()
+    log = bench.trainer(AttemptId(1))
+    for cursor in (64, 128):
+        log.append("checkpoint_committed", {"checkpoint": f"/c/{cursor}", "cursor": cursor})
+    bench.reply(AttemptId(1), **KILLED)
+    bench.ends("FAILED")
+    watcher.poll()
+    bench.reply(AttemptId(2), **KILLED)
+    bench.ends("FAILED")
+    watcher.poll()
+    watcher.poll()
+    assert [context.resume_cursor for context in bench.gateway.contexts] == [0, 128, 128]
+    assert [e.data["resume_cursor"] for e in bench.events("submitted")] == [0, 128, 128]
 
 
 def test_relaunches_back_off_and_end(bench: Any) -> None:
@@ -204,6 +262,61 @@ def test_r07_the_deadline_cancels_once(bench: Any) -> None:
     bench.ends("CANCELLED")
     assert watcher.poll().cause is Cause.TIMEOUT
     assert bench.gateway.cancelled == [bench.app()]
+
+
+def test_no_relaunch_begins_after_the_deadline(bench: Any) -> None:
+    watcher = bench.watch(deadline_ns=bench.now_ns + 5_000_000_000)
+    bench.reply(AttemptId(1), **KILLED)
+    bench.tick(4)
+    bench.ends("FAILED")
+    watcher.poll()
+    assert len(bench.gateway.submitted) == 2
+    bench.reply(AttemptId(2), **KILLED)
+    bench.ends("FAILED")
+    assert watcher.poll() is None
+    bench.tick(2)
+    assert watcher.poll().cause is Cause.TIMEOUT
+    assert len(bench.gateway.submitted) == 2
+
+
+def test_a_trigger_restarted_during_a_deadlines_cancel_submits_nothing(bench: Any) -> None:
+    deadline = {"deadline_ns": bench.now_ns + 5_000_000_000}
+    bench.watch(**deadline)
+    bench.tick(6)
+    again = bench.watch(**deadline)
+    again.poll()
+    third = bench.watch(**deadline)
+    bench.ends("CANCELLED")
+    assert third.poll().cause is Cause.TIMEOUT
+    assert len(bench.gateway.submitted) == 1
+
+
+def test_a_job_that_vanished_is_cancelled_all_the_same(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.ends(None)
+    watcher.poll()
+    bench.tick(UNKNOWN_GRACE_S + 1)
+    assert watcher.poll().cause is Cause.VANISHED
+    assert bench.gateway.cancelled == [bench.app()]
+
+
+def test_a_clear_of_an_intent_that_never_reached_the_scheduler_submits_it(bench: Any) -> None:
+    bench.gateway.lose_answer = True
+    with pytest.raises(KeyboardInterrupt):
+        bench.watch()
+    bench.gateway.lose_answer = False
+    bench.gateway.states.clear()
+    later = bench.watch(try_number=2, max_tries=4)
+    assert bench.gateway.submitted == [bench.app()] * 2
+    bench.reply(AttemptId(1), **RAISED)
+    bench.ends("FAILED")
+    assert later.poll().cause is Cause.APPLICATION
+
+
+def test_an_emptied_log_mark_is_read_as_the_beginning(bench: Any) -> None:
+    watcher = bench.watch()
+    (bench.open().log.run_dir.launcher / "stream-0001").touch()
+    assert watcher.read_log() == "step 1\nstep 2\n"
 
 
 def test_r05_a_users_cancel_reaches_the_scheduler_once_and_closes_the_job(bench: Any) -> None:

@@ -52,7 +52,8 @@ def test_users_clear_is_no_failure_but_a_recovery(history, in_seconds) -> None:
     history.add("user_restart", 14, {"try": 2})
     history.add("cancel_requested", 14, {"submission": 1, "reason": "user_restart"})
     history.add("signal", 15, {"signal": 15}, attempt=(1, 0, 0), rank=0)
-    history.phase("checkpoint_save", 15, 18).ended(20, "user_restart")
+    history.phase("checkpoint_save", 15, 18)
+    history.add("process_ended", 19, {}, attempt=(1, 0, 0), rank=0).ended(20, "user_restart")
     history.submit(21, 2, "airflow", 2).state(22, 2, allocated=22)
     history.session(23, 24, (2, 0, 0), hwm=10).train(25, 35, (10, 20), (2, 0, 0))
     history.session_ended(35, attempt=(2, 0, 0)).ended(35, None, (2, 0, 0))
@@ -69,9 +70,55 @@ def test_users_clear_is_no_failure_but_a_recovery(history, in_seconds) -> None:
         "train": 10,
         "unattributed": 1,
         "checkpoint_save": 3,
-        "shutdown": 2,
-        "retry_wait": 1,
+        "shutdown": 1,
+        "retry_wait": 2,
     }
+
+
+def test_the_wait_after_a_users_restart_is_no_shutdown(history, in_seconds) -> None:
+    """It lasts until the last sign of life, or the scheduler's end; then one waits for the next."""
+    history.open().submit(0).state(2, allocated=1).session(2, 3).train(4, 14, (0, 10))
+    history.add("cancel_requested", 14, {"submission": 1, "reason": "user_restart"})
+    history.add("signal", 14, {"signal": 15}, attempt=(1, 0, 0), rank=0)
+    history.add("process_ended", 16, {}, attempt=(1, 0, 0), rank=0)
+    history.state(40, state="CANCELLED", allocated=1, ended=17).ended(40, "user_restart")
+    history.submit(45, 2, "airflow", 2)
+    first = in_seconds(history.measure(now=46).attempts[0].phases_ns)
+    assert (first["shutdown"], first["retry_wait"]) == (3, 28)
+    assert "failure_detection" not in first
+
+
+def test_a_users_restart_in_the_queue_shuts_nothing_down(history, in_seconds) -> None:
+    history.open().submit(0)
+    history.add("cancel_requested", 10, {"submission": 1, "reason": "user_restart"})
+    history.ended(20, "user_restart").submit(25, 2, "airflow", 2)
+    first = in_seconds(history.measure(now=26).attempts[0].phases_ns)
+    assert {name: ns for name, ns in first.items() if ns} == {"queue": 10, "retry_wait": 15}
+
+
+def test_sessions_in_turn(history, in_seconds) -> None:
+    """The second one knows of the first one's training: that is no training before the attempt."""
+    history.open("local").submit(0).session(0, 0).train(0, 10, (0, 10))
+    history.phase("shutdown", 10, None).session_ended(11)
+    history.add("session_started", 13, {"cursor_hwm": 10}, attempt=(1, 0, 0), rank=0)
+    assert history.measure(now=14).phases_ns["unattributed"] == 3 * 10**9
+    resumed = {"checkpoint": "c", "cursor": 10, "hwm": 10}
+    history.add("resumed", 14, resumed, attempt=(1, 0, 0), rank=0).train(15, 25, (10, 20))
+    history.phase("shutdown", 25, None).session_ended(26).ended(27, None).job_ended(27)
+    metric = history.measure()
+    assert in_seconds(metric.phases_ns) == {"train": 20, "shutdown": 2, "unattributed": 4}
+    assert in_seconds(metric.levels_ns)["shutdown"] == 1
+    assert metric.quality == "complete", metric.quality_reasons
+
+
+def test_a_second_session_that_dies_has_its_number_reserved(history) -> None:
+    history.open("local").submit(0).session(0, 0).train(0, 10, (0, 10)).session_ended(11)
+    history.add("session_started", 13, {"cursor_hwm": 10}, attempt=(1, 0, 0), rank=0)
+    history.phase("evaluation", 14, 15).steps(15, 16, (10, 11)).phase("evaluation", 17, 18)
+    assert history.events.pop(-3).kind == "interval"
+    history.ended(20, "infrastructure").job_ended(20, "failed")
+    metric = history.measure()
+    assert not any("missing" in reason for reason in metric.quality_reasons)
 
 
 def test_cancelled_for_good(history, in_seconds) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, func, select
 
-from airflow_ett.errors import EventLogError, StoreMismatch
+from airflow_ett.errors import StoreMismatch
 from airflow_ett.events import AttemptId, CursorFile, LogWriter, RunDir
 from airflow_ett.store import (
     Store,
@@ -274,20 +274,6 @@ def test_links_are_not_followed(store: Store, tmp_path: Path, write_job: WriteJo
     report = ingest_root(store, root)
     assert (len(report.jobs), report.new_events, report.problems) == (1, 19, ())
     assert [job.run_id for job in queries.jobs(store)] == ["inside"]
-
-
-def test_one_jobs_odd_events_do_not_stop_the_others(
-    store: Store, tmp_path: Path, write_job: WriteJob
-) -> None:
-    bad = write_job(tmp_path, run_id="a-bad")
-    log = next(iter(bad.logs()))
-    log.write_bytes(log.read_bytes().replace(b'"ranker"', b'"\\ud800"'))
-    write_job(tmp_path, run_id="good")
-    with pytest.raises(EventLogError, match="cannot be"):
-        ingest_run_dir(store, bad.path)
-    report = ingest_root(store, tmp_path)
-    assert len(report.problems) == 1
-    assert [job.run_id for job in queries.jobs(store)] == ["good"]
 
 
 def test_a_database_that_is_away_loses_nothing(tmp_path: Path, write_job: WriteJob) -> None:

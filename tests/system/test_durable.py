@@ -100,6 +100,23 @@ def test_r05_marking_the_task_cancels_once(train: Any, mode: str, state: str) ->
     assert measured(training).nof == 0
 
 
+@pytest.mark.parametrize("linger_s", [0, 5])
+@pytest.mark.parametrize("mode", ["held", "deferred"])
+def test_r07_execution_timeout_means_the_same_in_both_modes(
+    train: Any, mode: str, linger_s: int
+) -> None:
+    training = train(f"training_timed_{mode}", steps=4000, linger_s=linger_s)
+    assert training.end() == "failed"
+    (cancel,) = training.events("cancel_requested")
+    assert cancel.data["reason"] == "timeout"
+    assert [e.data["cause"] for e in training.events("attempt_ended")] == ["timeout"]
+    (end,) = training.events("job_ended")
+    assert (end.data["state"], end.data["cause"]) == ("failed", "timeout")
+    training.until(training.trainer_is_gone)
+    metric = measured(training)
+    assert (metric.nof, metric.as_dict()["nof_by_cause"]) == (1, {"timeout": 1})
+
+
 @pytest.mark.parametrize("mode", ["held", "deferred"])
 def test_r18_a_clear_restarts_and_resumes_the_same_job(train: Any, mode: str) -> None:
     training = train(f"training_{mode}", steps=260)

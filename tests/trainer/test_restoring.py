@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from airflow_ett import checkpoints
 from airflow_ett.errors import CheckpointError
-from airflow_ett.events import AttemptId
+from airflow_ett.events import AttemptId, JobContext
 from airflow_ett.trainer.restoring import choose
 
 
@@ -40,6 +43,32 @@ def test_without_a_start_the_weights_of_another_training_are_taken(
     context = replace(job.context, init_from=source.uri)
     assert choose(context) == (source, True)
     assert choose(replace(context, inherit=source.uri)) == (source, False)
+
+
+def test_a_job_whose_checkpoints_are_away_does_not_start_anew(job: Any) -> None:
+    context = replace(job.context, resume_cursor=50)
+    for resume in ("auto", "never"):
+        problem = choose(replace(context, resume=resume))
+        assert isinstance(problem, CheckpointError)
+        for told in ("cursor 50", context.checkpoints, "mounted on", os.uname().nodename):
+            assert told in str(problem)
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_for_an_older_one(job: Any) -> None:
+    older, newest = (saved(Path(job.context.checkpoints), cursor) for cursor in (30, 50))
+    (newest.path / ".metadata").write_bytes(b"y")
+    context = replace(job.context, resume_cursor=50)
+    assert choose(context) == (older, False)
+    (older.path / ".metadata").write_bytes(b"y")
+    assert "no intact one" in str(choose(context))
+
+
+def test_a_context_without_the_launchers_cursor_is_read(job: Any) -> None:
+    text = job.context.encode()
+    fields = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    del fields["resume_cursor"]
+    old = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+    assert JobContext.decode(old) == job.context
 
 
 def test_a_named_checkpoint_that_is_missing_or_damaged_is_an_error_never_a_fresh_start(

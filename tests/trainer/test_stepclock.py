@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_ett.events import CursorFile
 from airflow_ett.trainer import phases as phases_module
 from airflow_ett.trainer import stepclock as clock_module
 from airflow_ett.trainer.phases import Phases
@@ -23,6 +27,7 @@ class FakeJournal:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any], int]] = []
         self.reserved = 0
+        self.warnings: list[str] = []
 
     def emit(self, kind: str, data: Any = None, *, time_ns: int = 0, seq: int = 0) -> None:
         self.events.append((str(kind), dict(data or {}), time_ns))
@@ -35,7 +40,7 @@ class FakeJournal:
         pass
 
     def warn(self, problem: str, error: BaseException) -> None:
-        raise AssertionError(problem)
+        self.warnings.append(f"{problem}: {error!r}")
 
 
 class World:
@@ -46,9 +51,8 @@ class World:
         self.journal = cast(Any, FakeJournal())
         clock_module._mono = lambda: self.now
         vars(phases_module)["time"] = self
-        self.clock = StepClock(
-            self.journal, None, (1, 0, 0, 0, 1), hwm=hwm, offset=0, on_edge=lambda: _FAR
-        )
+        self.clock = StepClock(self.journal, (1, 0, 0, 0, 1), offset=0, on_edge=lambda: _FAR)
+        self.clock.keep(None, hwm)
         self.phases = Phases(self.journal, self.clock, 0)
 
     def monotonic_ns(self) -> int:
@@ -176,3 +180,69 @@ def test_a_second_loader_goes_on_where_the_first_ended() -> None:
             world.pass_(10)
             world.clock.step(samples)
     assert world.clock.cursor == 6
+
+
+class _Zero:
+    """What a 0-dimensional float tensor is to Python: no index, but a float."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        raise TypeError("only integer tensors can be converted to an index")
+
+    def __float__(self) -> float:
+        return self.value
+
+
+class _Broken:
+    def __float__(self) -> float:
+        raise RuntimeError("CUDA error")
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> World:
+    """A world whose clock keeps its cursor in a real file, in which any number must fit."""
+    world = World()
+    world.clock.keep(CursorFile(tmp_path / "cursor"), 0)
+    return world
+
+
+@pytest.mark.parametrize("five", [5, 5.0, np.int64(5), np.float32(5), np.array(5), _Zero(5.0)])
+def test_whatever_is_a_whole_number_counts(filed: World, five: Any) -> None:
+    def request() -> range:
+        filed.clock.request(five)
+        return range(2)
+
+    for _ in filed.clock.track(request):
+        filed.pass_(10)
+        filed.clock.step(five)
+    filed.clock.edge(filed.now)
+    assert filed.clock.cursor == 10
+    assert type(filed.clock.cursor) is int
+    assert sum(i["steps"] for i in json.loads(json.dumps(filed.intervals))) == 2
+    assert filed.journal.warnings == []
+
+
+@pytest.mark.parametrize(
+    "odd", [None, 2**63, 2**62, 10**400, -6, 5.5, float("nan"), float("inf"), "x", [], _Broken()]
+)
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_number_that_makes_no_cursor_moves_nothing_and_kills_nothing(
+    filed: World, odd: Any, tracked: bool
+) -> None:
+    clock = filed.clock
+
+    def request() -> range:
+        clock.request(5)
+        return range(3)
+
+    for number in clock.track(request) if tracked else range(3):
+        filed.pass_(10)
+        clock.step(odd if number else 1)
+    clock.request(odd)
+    clock.edge(filed.now)
+    assert clock.cursor == (6 if tracked else 1)
+    assert all(type(i["cursor_to"]) is int for i in filed.intervals)
+    assert sum(i["steps"] for i in filed.intervals) == (3 if tracked else 2)
+    assert filed.journal.warnings

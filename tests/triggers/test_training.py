@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import airflow_ett.triggers.training as module
-from airflow_ett.errors import Fenced, JobLogError
+from airflow_ett.errors import Fenced, JobLogError, LaunchError
 from airflow_ett.events import Cause
 from airflow_ett.hooks.job import JobHold
 from airflow_ett.launch.aftermath import Outcome
@@ -161,6 +161,44 @@ def test_r05_r11_on_kill_acts_on_airflows_own_state(
 
     asyncio.run(kill())
     assert [word for word in watcher.asked if word != "poll"] == asked
+
+
+def test_r05_a_kill_before_the_first_look_cancels_too(
+    monkeypatch: Any, hold: dict[str, Any]
+) -> None:
+    watcher = FakeWatcher()
+    trigger = trigger_on(monkeypatch, hold, watcher, "failed")
+    asyncio.run(trigger.on_kill())
+    assert watcher.asked == ["user_cancel"]
+
+
+def test_r05_a_cancel_that_fails_is_tried_again(monkeypatch: Any, hold: dict[str, Any]) -> None:
+    class Refusing(FakeWatcher):
+        def user_cancel(self, wait_s: float) -> None:
+            super().user_cancel(wait_s)
+            if len(self.asked) < 3:
+                raise LaunchError("connection refused")
+
+    watcher = Refusing()
+    asyncio.run(trigger_on(monkeypatch, hold, watcher, "failed").on_kill())
+    assert watcher.asked == ["user_cancel"] * 3
+
+
+def test_a_log_that_is_away_at_the_start_is_waited_for(
+    monkeypatch: Any, hold: dict[str, Any]
+) -> None:
+    watcher = FakeWatcher(OUTCOME)
+    trigger = trigger_on(monkeypatch, hold, watcher)
+    answers: list[Any] = [JobLogError("stale"), JobLogError("stale"), watcher]
+
+    def take(_hold: JobHold, _mode: str) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(JobHold, "take", take)
+    assert asyncio.run(first_event(trigger)).payload["cause"] == "application"
 
 
 def test_s13_a_slow_scheduler_does_not_stall_the_loop(

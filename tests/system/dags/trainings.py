@@ -1,7 +1,8 @@
 """Trainings for the system tests, in both modes, with a trainer that needs no PyTorch."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG, Param
 
@@ -9,7 +10,14 @@ from airflow_ett.operators import TorchXTrainingOperator
 
 TRAINER = Path(__file__).resolve().parents[1] / "trainers" / "light.py"
 
-for name, deferrable in (("deferred", True), ("held", False)):
+MODES: dict[str, dict[str, Any]] = {
+    "deferred": {"deferrable": True, "retries": 2},
+    "held": {"deferrable": False, "retries": 2},
+    "timed_deferred": {"deferrable": True, "execution_timeout": timedelta(seconds=8)},
+    "timed_held": {"deferrable": False, "execution_timeout": timedelta(seconds=8)},
+}
+
+for name, options in MODES.items():
     with DAG(
         f"training_{name}",
         schedule=None,
@@ -19,13 +27,12 @@ for name, deferrable in (("deferred", True), ("held", False)):
             "steps": Param(100, type="integer"),
             "place": Param("", type="string"),
             "fail_first_at": Param(0, type="integer"),
+            "linger_s": Param(0, type="number"),
         },
     ) as dag:
         TorchXTrainingOperator(
             task_id="train",
-            deferrable=deferrable,
             poll_interval=0.5,
-            retries=2,
             component_args=[
                 "--script",
                 str(TRAINER),
@@ -33,7 +40,9 @@ for name, deferrable in (("deferred", True), ("held", False)):
                 "--steps={{ params.steps }}",
                 "--place={{ params.place }}",
                 "--fail-first-at={{ params.fail_first_at }}",
+                "--linger-s={{ params.linger_s }}",
             ],
+            **options,
         )
     globals()[dag.dag_id] = dag
 

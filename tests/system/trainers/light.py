@@ -15,6 +15,7 @@ parser.add_argument("--steps", type=int, required=True)
 parser.add_argument("--step-s", type=float, default=0.05)
 parser.add_argument("--place", type=Path, required=True)
 parser.add_argument("--fail-first-at", type=int, default=0)
+parser.add_argument("--linger-s", type=float, default=0, help="time that the end takes")
 options = parser.parse_args()
 
 options.place.mkdir(parents=True, exist_ok=True)
@@ -37,3 +38,4 @@ with Session() as ett:
         ett.step(step + 1 - start)
         if start == 0 and step + 1 == options.fail_first_at:
             raise ValueError("induced failure")
+    time.sleep(options.linger_s)
