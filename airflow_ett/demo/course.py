@@ -124,8 +124,8 @@ class Demo:
         head = "From a trainer process's end to the start of the next:"
         for line in ["", render(jobs), "", *numbers(jobs[0]), "", head, *latencies, ""]:
             self._print(line)
-        self._print(f"The DAG tab: {self.tab}")
         self._print(f"The numbers again: AIRFLOW_HOME={self._home} airflow-ett report")
+        self._print(f"The DAG tab: {self.tab}")
 
     def _look(self) -> None:
         """Tell what has happened since the last look."""
