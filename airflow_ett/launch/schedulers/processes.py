@@ -95,12 +95,15 @@ def send(process: Process, number: int) -> None:
 
 
 def kill_all(find: Callable[[], set[Process]], timeout_s: float) -> set[Process]:
-    """Kill what ``find`` returns until it returns nothing; return what still lives at the end."""
+    """Kill what ``find`` returns until it returns nothing; return what still lives at the end.
+
+    Elders first: a parent must not see its child die and go on to end as if all were well.
+    """
     deadline = time.monotonic() + timeout_s
     while living := find():
         if time.monotonic() > deadline:
             return living
-        for process in living:
+        for process in sorted(living, key=lambda process: (process.start, process.pid)):
             send(process, signal.SIGKILL)
         time.sleep(_KILL_ROUND_S)
     return set()
