@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.events import AttemptId, Event, JobKey, Kind, LogWriter, RunDir, read_log
@@ -31,34 +31,6 @@ class Claim:
     try_number: int
     max_tries: int
     mode: str
-
-
-class JobLog(Protocol):
-    """What the launcher needs of a job's log, wherever it is kept."""
-
-    key: JobKey
-
-    def claim(self, *, try_number: int, max_tries: int, mode: str) -> Claim:
-        """Take the job over from whoever holds it."""
-
-    def check(self, claim: Claim) -> None:
-        """Raise :class:`Fenced` when a newer claim exists."""
-
-    def intend(self, claim: Claim, submission: int, fields: Mapping[str, Any]) -> Event:
-        """Write down a submission before the scheduler is asked; raise :class:`Fenced` if taken."""
-
-    def append(
-        self,
-        kind: str,
-        data: Mapping[str, Any] | None = None,
-        *,
-        time_ns: int | None = None,
-        attempt: AttemptId | None = None,
-    ) -> Event:
-        """Append a launcher event under the claim taken."""
-
-    def launcher_events(self) -> list[Event]:
-        """Return what all launchers of this job wrote, in order of epochs."""
 
 
 @contextlib.contextmanager
