@@ -86,7 +86,7 @@ class CursorRecord:
 
 
 class CursorFile:
-    """The writing side. ``step`` costs well under a microsecond and calls no kernel.
+    """The writing side. ``step`` is one checksum and one copy, and calls no kernel.
 
     What a step changes stands first in a slot, what an interval fixes behind it, under one checksum
     that starts from the fixed part's: so a step packs and sums only six numbers.
