@@ -1,4 +1,4 @@
-"""A job's identity, its run directory, and the context that its trainer gets."""
+"""A job's identity, its writers' names, and the context that its trainer gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,52 +60,6 @@ def slug(text: str, length: int = _SLUG_LENGTH) -> str:
 
 def _digest(text: str, length: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
-
-
-@dataclass(frozen=True, slots=True)
-class RunDir:
-    """The run directory of one job: who writes what where."""
-
-    path: Path
-
-    @property
-    def launcher(self) -> Path:
-        """Launcher events, claims, submissions; not the trainer's to write where users differ."""
-        return self.path / "launcher"
-
-    @property
-    def nodes(self) -> Path:
-        """One log per agent and trainer process, and the agents' heartbeat files."""
-        return self.path / "nodes"
-
-    @property
-    def replies(self) -> Path:
-        """One JSON file per node and attempt: how each rank ended."""
-        return self.path / "replies"
-
-    @property
-    def cursor(self) -> Path:
-        """The memory-mapped cursor record of rank 0."""
-        return self.path / "cursor"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints go unless the job has a ``checkpoint_uri``."""
-        return self.path / "checkpoints"
-
-    def logs(self) -> Iterator[Path]:
-        """Yield every event log of the job, launcher's first, in a stable order, links skipped."""
-        for folder in (self.launcher, self.nodes):
-            if folder.is_dir() and not folder.is_symlink():
-                yield from sorted(p for p in folder.glob("*.jsonl") if not p.is_symlink())
-
-    def heartbeat(self, attempt: AttemptId, node: int) -> Path:
-        """The file whose modification time says when the agent of ``node`` last lived."""
-        return self.nodes / f"heartbeat-{attempt.submission}.{attempt.scheduler_restart}-n{node}"
-
-    def reply(self, attempt: AttemptId, node: int) -> Path:
-        """The agent's reply for one node and attempt."""
-        return self.replies / f"{attempt}-n{node}.json"
 
 
 def trainer_writer(attempt: AttemptId, rank: int, pid: int) -> str:

@@ -32,7 +32,8 @@ class Event:
     """Something that happened to ``job`` at ``time_ns`` (UTC nanoseconds).
 
     ``(job, writer, seq)`` is unique: reading a line twice changes nothing. ``attempt`` and ``rank``
-    are None where they do not apply. ``extra`` keeps top-level fields unknown to this version.
+    are None where they do not apply. ``extra`` keeps top-level fields unknown to this version, and
+    ``v`` where the line was written in another version of the schema.
     """
 
     job: str
@@ -44,6 +45,11 @@ class Event:
     rank: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        """The version of the schema in which the event was written."""
+        return int(self.extra.get("v", SCHEMA_VERSION))
 
 
 def encode(event: Event) -> bytes:
@@ -67,7 +73,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes | str) -> Event:
-    """Return the event in ``line``.
+    """Return the event in ``line``. One of another schema version is kept as it is.
 
     Raises :class:`EventLogError` that says what is wrong with it.
     """
@@ -89,8 +95,14 @@ def decode(line: bytes | str) -> Event:
         attempt=_attempt(fields.get("attempt")),
         rank=_whole(fields, "rank") if fields.get("rank") is not None else None,
         data=data,
-        extra={name: value for name, value in fields.items() if name not in _KNOWN},
+        extra=_extra(fields),
     )
+
+
+def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
+    extra = {name: value for name, value in fields.items() if name not in _KNOWN}
+    version = _whole(fields, "v") if "v" in fields else SCHEMA_VERSION
+    return extra if version == SCHEMA_VERSION else {"v": version, **extra}
 
 
 def _refuse(constant: str) -> None:

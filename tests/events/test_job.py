@@ -1,14 +1,13 @@
-"""Job identity, run directories and the context in ``ETT_JOB``."""
+"""Job identity and the context in ``ETT_JOB``."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_ett.errors import EventLogError
-from airflow_ett.events import JobContext, JobKey, RunDir, slug
+from airflow_ett.events import JobContext, JobKey, slug
 
 names = st.text(min_size=1, max_size=250)
 keys = st.builds(JobKey, names, names, names, names, st.integers(-1, 5000), st.integers(1, 99))
@@ -49,11 +48,3 @@ def test_a_context_survives_a_comma_hostile_environment(key: JobKey, text: str) 
 def test_what_is_no_context_is_refused(text: str) -> None:
     with pytest.raises(EventLogError, match="ETT_JOB"):
         JobContext.decode(text)
-
-
-def test_linked_logs_are_skipped(tmp_path: Path) -> None:
-    run_dir = RunDir(tmp_path)
-    run_dir.nodes.mkdir()
-    (run_dir.nodes / "real.jsonl").touch()
-    (run_dir.nodes / "link.jsonl").symlink_to("/etc/passwd")
-    assert [path.name for path in run_dir.logs()] == ["real.jsonl"]

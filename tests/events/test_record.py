@@ -36,11 +36,20 @@ def test_an_event_comes_back_as_it_went_on_one_line(event: Event) -> None:
 
 
 def test_unknown_fields_and_kinds_are_kept() -> None:
-    line = b'{"v":9,"job":"j","writer":"w","seq":0,"time":1,"event":"new_kind","colour":"red"}'
+    line = b'{"v":1,"job":"j","writer":"w","seq":0,"time":1,"event":"new_kind","colour":"red"}'
     event = decode(line)
     assert event.kind == "new_kind"
     assert event.extra == {"colour": "red"}
     assert json.loads(encode(event))["colour"] == "red"
+
+
+def test_the_version_of_another_schema_is_kept() -> None:
+    """Also by whoever stores an event's fields, ``extra`` among them, and nothing else."""
+    line = b'{"v":9,"job":"j","writer":"w","seq":0,"time":1,"event":"e"}'
+    event = decode(line)
+    assert event.version == 9
+    assert encode(event) == line + b"\n"
+    assert decode(line.replace(b'"v":9,', b"")).version == 1
 
 
 @pytest.mark.parametrize(
@@ -57,11 +66,12 @@ def test_unknown_fields_and_kinds_are_kept() -> None:
         ({"attempt": [1, 2, "3"]}, "attempt"),
         ({"data": []}, "data"),
         ({"rank": "0"}, "rank"),
+        ({"v": "2"}, "v"),
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, object], word: str) -> None:
     fields = {"job": "j", "writer": "w", "seq": 0, "time": 1, "event": "e", **change}
-    with pytest.raises(EventLogError, match=word):
+    with pytest.raises(EventLogError, match=f"^{word} "):
         decode(json.dumps(fields))
 
 
