@@ -18,7 +18,7 @@ from airflow_ett.demo.narrate import Narrator
 from airflow_ett.demo.stack import AirflowStack
 from airflow_ett.errors import DemoError
 from airflow_ett.events import Event
-from airflow_ett.fleet.report import render
+from airflow_ett.metric.report import render
 
 DAG_ID = "example_ett_ranker"
 ROLLUP_DAG_ID = "ett_fleet_rollup"

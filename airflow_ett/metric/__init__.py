@@ -3,8 +3,16 @@
 Pure and standard library only; ``docs/metric.md`` defines the words.
 """
 
-from airflow_ett.metric.measure import Quality, measure
-from airflow_ett.metric.phases import COMPONENTS, Component, Phase, component_of
+from airflow_ett.metric.fold import Fold
+from airflow_ett.metric.measure import measure
+from airflow_ett.metric.numbers import Quality
+from airflow_ett.metric.phases import (
+    COMPONENTS,
+    Component,
+    Components,
+    Phase,
+    configured,
+)
 from airflow_ett.metric.result import (
     AttemptMetric,
     Checkpoint,
@@ -21,12 +29,14 @@ __all__ = [
     "Checkpoint",
     "Compile",
     "Component",
+    "Components",
+    "Fold",
     "JobMetric",
     "Phase",
     "Published",
     "Quality",
     "Recovery",
     "Span",
-    "component_of",
+    "configured",
     "measure",
 ]

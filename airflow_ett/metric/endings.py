@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from airflow_ett.events import USER_CAUSES, Cause, Event, JobState, Kind
-from airflow_ett.metric.evidence import Evidence, Notes, text, whole
+from airflow_ett.metric.evidence import Evidence
+from airflow_ett.metric.fields import text, whole
 from airflow_ett.metric.job import Job
 
 FRESH_NS = 30_000_000_000
@@ -62,7 +63,7 @@ def interruptions(evidence: Evidence, cancels: list[int], released_ns: int | Non
     The last sign of life is one of them; the scheduler's end stands in where no process gave any.
     A cancel counts when the trainer got it; the request's time stands in where no signal was seen.
     """
-    failures = [event.time_ns for event in evidence.of(Kind.FAILURE)]
+    failures = [event.time_ns for event in evidence.of(Kind.FAILURE) if _is_final(event, evidence)]
     exits = [event.time_ns for event in evidence.of(Kind.PROCESS_ENDED) if _failed(event)]
     signals = [event.time_ns for event in evidence.of(Kind.SIGNAL)] or cancels
     hangs = [begin for begin, end in stalls(evidence) if end is None]
@@ -70,19 +71,42 @@ def interruptions(evidence: Evidence, cancels: list[int], released_ns: int | Non
     return failures + exits + signals + hangs + ([] if last is None else [last])
 
 
+def _is_final(failure: Event, evidence: Evidence) -> bool:
+    """Say whether no other Session followed the failure in the same process."""
+    rank = evidence.ranks.get(failure.rank or 0)
+    return rank is None or failure.time_ns >= rank.last_session()
+
+
 def _failed(event: Event) -> bool:
     return bool(event.data.get("exit_code") or event.data.get("signal"))
 
 
 def stalls(evidence: Evidence) -> list[tuple[int, int | None]]:
-    """Return begin and end of each stall a watchdog told; the end is None while it lasts."""
+    """Return begin and end of each stall a watchdog told; the end is None while it lasts.
+
+    One of which only the begin was told is over where the main rank's steps go on.
+    """
     found: dict[int, int | None] = {}
     for event in evidence.of(Kind.STALLED):
         begin, end = whole(event.data, "begin"), whole(event.data, "end")
         if begin is not None:
             ends = [time for time in (found.get(begin), end) if time is not None]
             found[begin] = max(ends, default=None)
-    return sorted(found.items())
+    return [
+        (begin, _stepped(evidence, begin) if end is None else end)
+        for begin, end in sorted(found.items())
+    ]
+
+
+def _stepped(evidence: Evidence, begin_ns: int) -> int | None:
+    """Return when steps went on after ``begin_ns``, None if they did not."""
+    if evidence.main_rank is None:
+        return None
+    rows = evidence.ranks[evidence.main_rank].rows
+    at = rows.before(begin_ns)
+    if at and rows.row(at - 1).end_ns > begin_ns:
+        return begin_ns
+    return rows.begin_ns(at) if at < len(rows) else None
 
 
 def job_end(
@@ -92,7 +116,6 @@ def job_end(
     *,
     now_ns: int | None,
     last_sign_ns: int | None,
-    notes: Notes,
 ) -> int:
     """Return where the job's clock stands, or stopped.
 
@@ -110,6 +133,4 @@ def job_end(
     if released_ns is None:
         detected = ended.time_ns if ended else job.ended_ns
         return detected if alive is None else alive
-    if alive is not None and alive > released_ns + SKEW_NS:
-        notes.add(f"attempt {last.id} outlived its end as the scheduler tells it: clocks disagree")
     return max(released_ns, alive or 0)

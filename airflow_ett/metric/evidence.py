@@ -1,17 +1,14 @@
-"""From a heap of events to what the log says of each attempt, without any conclusion yet."""
+"""What the log holds of one attempt, sorted by kind and rank, without any conclusion yet."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from bisect import insort
+from collections.abc import Iterator
 
-from airflow_ett.events import AttemptId, Event, Kind, encode
-
-Notes = set[str]
-"""What is missing or contradictory in the log, in sentences for its reader."""
+from airflow_ett.events import AttemptId, Event, Kind
+from airflow_ett.metric.fields import FOREVER, Notes, order, whole
+from airflow_ett.metric.lanes import Lanes
+from airflow_ett.metric.rows import Rows
 
 TRAINER_KINDS = frozenset(
     {
@@ -28,137 +25,157 @@ TRAINER_KINDS = frozenset(
     }
 )
 PROCESS_KINDS = frozenset({Kind.PROCESS_STARTED, Kind.PROCESS_ENDED, Kind.FAILURE, Kind.SIGNAL})
-_MOST = 2**63 - 1
-_SUBMISSION_KINDS = frozenset({Kind.SUBMIT_INTENDED, Kind.SUBMITTED, Kind.SCHEDULER_STATE})
+SUBMISSION_KINDS = frozenset({Kind.SUBMIT_INTENDED, Kind.SUBMITTED, Kind.SCHEDULER_STATE})
+_PHASE_KINDS = frozenset({Kind.PHASE_BEGIN, Kind.PHASE_END})
+_SAVE_KINDS = frozenset({Kind.CHECKPOINT_SAVED, Kind.CHECKPOINT_COMMITTED})
+
+Told = dict[str, list[Event]]
+"""Events by kind, each list in order of time."""
 
 
-def whole(data: Mapping[str, Any], name: str) -> int | None:
-    """Return the field if it is a whole number from 0 to 2**63 - 1, else None."""
-    value = data.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
-        return value
-    return None
+def tell(told: Told, event: Event) -> None:
+    """Put ``event`` in its place."""
+    insort(told.setdefault(event.kind, []), event, key=order)
 
 
-def text(data: Mapping[str, Any], name: str) -> str | None:
-    """Return the field if it is a text with something in it, else None."""
-    value = data.get(name)
-    return value if isinstance(value, str) and value else None
+class Rank:
+    """One rank's part: its intervals, its phases, and whatever else it told."""
+
+    def __init__(self, attempt: AttemptId, rows: Rows) -> None:
+        self.rows = rows
+        self.lanes = Lanes(attempt)
+        self.told: Told = {}
+        self.first_told_ns = FOREVER
+
+    @property
+    def first_ns(self) -> int | None:
+        """When it wrote first."""
+        first = min(self.first_told_ns, self.rows.earliest_ns)
+        return None if first == FOREVER else first
+
+    @property
+    def first_step_ns(self) -> int | None:
+        """When its first step began."""
+        return self.rows.row(0).begin_ns if len(self.rows) else None
+
+    def last_session(self) -> int:
+        """Return when its last Session started: a process may run several in turn."""
+        return max((e.time_ns for e in self.told.get(Kind.SESSION_STARTED, ())), default=0)
+
+    def resumes(self) -> tuple[int, ...]:
+        """Return when it went on from a checkpoint."""
+        return tuple(event.time_ns for event in self.told.get(Kind.RESUMED, ()))
+
+    def session_ends(self) -> list[int]:
+        """Return when its Sessions ended, in order."""
+        return [event.time_ns for event in self.told.get(Kind.SESSION_ENDED, ())]
+
+    def session_end(self) -> int | None:
+        """Return when its last Session ended, None if it never said so."""
+        since = self.last_session()
+        return next((time for time in self.session_ends() if time >= since), None)
 
 
-def table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the field if it is an object, else an empty one."""
-    value = data.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def in_order(events: Iterable[Event], notes: Notes) -> list[Event]:
-    """Return one job's events by time, each once, whatever order and copies came in.
-
-    Of two events under one number the later one counts: an open interval that was read before it
-    grew is the only honest case.
-    """
-    kept: dict[tuple[str, str, int], Event] = {}
-    for event in events:
-        name = (event.job, event.writer, event.seq)
-        other = kept.setdefault(name, event)
-        if other != event:
-            kept[name] = max(other, event, key=lambda e: (e.time_ns, encode(e)))
-    jobs = sorted({event.job for event in kept.values()})
-    if len(jobs) > 1:
-        notes.add(f"events of {len(jobs) - 1} other jobs were skipped")
-    mine = [event for event in kept.values() if event.job == jobs[0]]
-    _note_lost(mine, notes)
-    return sorted(mine, key=lambda event: (event.time_ns, event.writer, event.seq))
-
-
-def _note_lost(events: list[Event], notes: Notes) -> None:
-    """Tell gaps in the writers' numbering.
-
-    A Session that never ended may hold one number reserved for the interval that is open: it lies
-    beyond those of all intervals written.
-    """
-    numbers: dict[str, set[int]] = {}
-    closed: dict[str, int] = {}
-    for event in events:
-        numbers.setdefault(event.writer, set()).add(event.seq)
-        if event.kind == Kind.INTERVAL:
-            closed[event.writer] = max(closed.get(event.writer, 0), event.seq)
-    live = Counter(event.writer for event in events if event.kind == Kind.SESSION_STARTED)
-    live.subtract(event.writer for event in events if event.kind == Kind.SESSION_ENDED)
-    for writer, known in numbers.items():
-        count = max(known) + 1 - len(known)
-        if count and live[writer] > 0:
-            beyond = range(closed.get(writer, -1) + 1, max(known))
-            count -= any(number not in known for number in beyond)
-        if count:
-            notes.add(f"events of writer {writer} are missing: {count}")
-
-
-@dataclass
 class Evidence:
-    """What the log holds of one attempt: each list is in order of time."""
+    """What the log holds of one attempt. It exists as soon as anything names it.
 
-    id: AttemptId
-    launcher: list[Event] = field(default_factory=list)
-    processes: list[Event] = field(default_factory=list)
-    ranks: dict[int, list[Event]] = field(default_factory=dict)
+    ``saves`` are its checkpoints' events in order of time. ``touched`` says that something was
+    added since a reader set it to False.
+    """
+
+    def __init__(self, name: AttemptId) -> None:
+        self.id = name
+        self.touched = True
+        self.ranks: dict[int, Rank] = {}
+        self.saves: list[Event] = []
+        self._told: Told = {}
+        self._first = FOREVER
+        self._last = -1
+        self._launcher_first = FOREVER
 
     @property
     def main_rank(self) -> int | None:
         """Rank 0, or the lowest rank that wrote anything."""
         return min(self.ranks, default=None)
 
-    @cached_property
+    @property
     def signs(self) -> tuple[int, int] | None:
         """First and last moment at which a process of the attempt is known to have lived."""
-        times: list[int] = []
-        for event in [*self.processes, *(e for events in self.ranks.values() for e in events)]:
-            times.append(event.time_ns)
-            if event.kind == Kind.INTERVAL:
-                times += [t for t in (whole(event.data, "from"), whole(event.data, "to")) if t]
-        return (min(times), max(times)) if times else None
+        first, last = self._first, self._last
+        for rank in self.ranks.values():
+            first = min(first, rank.rows.earliest_ns)
+            last = max(last, rank.rows.latest_ns)
+        return None if last < 0 else (first, last)
+
+    @property
+    def launcher_first_ns(self) -> int | None:
+        """When the launcher first told of it."""
+        return None if self._launcher_first == FOREVER else self._launcher_first
+
+    def rank(self, number: int, rows: Rows | None = None) -> Rank:
+        """Return the rank's part, made on its first event, with ``rows`` as its rows."""
+        if number not in self.ranks:
+            self.ranks[number] = Rank(self.id, Rows() if rows is None else rows)
+        return self.ranks[number]
+
+    def add(self, event: Event) -> bool:
+        """Take an event that is no row; returns False if its rank's phases must be added anew."""
+        self.touched = True
+        if event.kind in TRAINER_KINDS:
+            return self._add_trainer(event)
+        tell(self._told, event)
+        if event.kind in PROCESS_KINDS:
+            self._live(event.time_ns)
+        else:
+            self._launcher_first = min(self._launcher_first, event.time_ns)
+        return True
+
+    def _add_trainer(self, event: Event) -> bool:
+        rank = self.rank(event.rank or 0)
+        rank.first_told_ns = min(rank.first_told_ns, event.time_ns)
+        self._live(event.time_ns)
+        if event.kind in _PHASE_KINDS:
+            return rank.lanes.add(event)
+        if event.kind in _SAVE_KINDS:
+            # A save that is committed at once was saved first.
+            insort(
+                self.saves,
+                event,
+                key=lambda e: (e.time_ns, e.kind != Kind.CHECKPOINT_SAVED, order(e)),
+            )
+            return True
+        if event.kind == Kind.INTERVAL:
+            for name in ("from", "to"):
+                self._live(whole(event.data, name))
+        tell(rank.told, event)
+        return True
+
+    def _live(self, time: int | None) -> None:
+        if time is not None:
+            self._first = min(self._first, time)
+            self._last = max(self._last, time)
 
     def of(self, *kinds: Kind) -> list[Event]:
-        """Return the events of these kinds, kind by kind; within one the main rank's come first."""
-        return [event for kind in kinds for event in self._by_kind.get(kind, ())]
+        """Return the events of these kinds, kind by kind; within one the main rank's come first.
 
-    @cached_property
-    def _by_kind(self) -> dict[str, list[Event]]:
-        found: dict[str, list[Event]] = {}
-        for events in (self.launcher, self.processes, *(self.ranks[r] for r in sorted(self.ranks))):
-            for event in events:
-                found.setdefault(event.kind, []).append(event)
-        return found
+        Intervals that could be read and phases are not among them.
+        """
+        return [event for kind in kinds for event in self._of(kind)]
 
+    def _of(self, kind: Kind) -> Iterator[Event]:
+        yield from self._told.get(kind, ())
+        for number in sorted(self.ranks):
+            yield from self.ranks[number].told.get(kind, ())
 
-def gather(events: list[Event], notes: Notes) -> list[Evidence]:
-    """Sort events to their attempts, in the order of the attempts' identities.
-
-    An attempt exists as soon as anything names it: no process need ever have run.
-    """
-    found: dict[AttemptId, Evidence] = {}
-    for event in events:
-        kind = event.kind
-        if kind in _SUBMISSION_KINDS or kind == Kind.ATTEMPT_ENDED:
-            name = _submission_attempt(event) if kind in _SUBMISSION_KINDS else event.attempt
-        elif kind in TRAINER_KINDS or kind in PROCESS_KINDS:
-            name = event.attempt
-        else:
-            continue
-        if name is None:
-            notes.add(f"events of kind {kind} that name no attempt were skipped")
-            continue
-        evidence = found.setdefault(name, Evidence(name))
-        if kind in TRAINER_KINDS:
-            evidence.ranks.setdefault(event.rank or 0, []).append(event)
-        else:
-            (evidence.processes if kind in PROCESS_KINDS else evidence.launcher).append(event)
-    return [found[name] for name in sorted(found)]
-
-
-def _submission_attempt(event: Event) -> AttemptId | None:
-    submission = whole(event.data, "submission")
-    if submission is None:
-        return event.attempt
-    return AttemptId(submission, whole(event.data, "restart") or 0)
+    def notes(self) -> Notes:
+        """Return what is odd about the intervals and phases."""
+        notes: Notes = set()
+        for rank in self.ranks.values():
+            notes |= rank.lanes.notes()
+            if Kind.INTERVAL in rank.told:
+                notes.add(f"intervals of attempt {self.id} that cannot be read were skipped")
+            if rank.rows.trimmed:
+                notes.add(
+                    f"intervals of attempt {self.id} have parts that do not sum to their length"
+                )
+        return notes

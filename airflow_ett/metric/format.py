@@ -61,14 +61,22 @@ def shares(parts: Sequence[int]) -> list[str]:
 
     The texts add up to exactly 100.0%. All are unknown where the sum is 0.
     """
-    whole = sum(parts)
-    if whole <= 0:
+    if sum(parts) <= 0:
         return [UNKNOWN] * len(parts)
-    tenths = [1000 * part // whole for part in parts]
-    by_remainder = sorted(range(len(parts)), key=lambda i: -(1000 * parts[i] % whole))
-    for i in by_remainder[: 1000 - sum(tenths)]:
-        tenths[i] += 1
-    return [f"{share // 10}.{share % 10}%" for share in tenths]
+    return [f"{share // 10}.{share % 10}%" for share in apportion(parts, 1000)]
+
+
+def apportion(parts: Sequence[int], units: int) -> list[int]:
+    """Return how many of ``units`` fall to each part, by largest remainder: they add up exactly.
+
+    Parts are not negative and not all 0.
+    """
+    whole = sum(parts)
+    counts = [units * part // whole for part in parts]
+    by_remainder = sorted(range(len(parts)), key=lambda i: -(units * parts[i] % whole))
+    for i in by_remainder[: units - sum(counts)]:
+        counts[i] += 1
+    return counts
 
 
 def accelerator_hours(accelerator_ns: int | None) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_ett.metric.attempts import Attempt
-from airflow_ett.metric.endings import Outcome
-from airflow_ett.metric.evidence import Notes
+from airflow_ett.metric.endings import SKEW_NS, Outcome
+from airflow_ett.metric.fields import Notes
 from airflow_ett.metric.job import Job
+from airflow_ett.metric.lanes import Claim
 from airflow_ett.metric.phases import Phase
-from airflow_ett.metric.progress import Claim
 
 _OUTERMOST = -1
 
@@ -80,9 +80,11 @@ def _starts(attempt: Attempt, job: Job, notes: Notes) -> tuple[int | None, int |
         if started is None and attempt.outcome is Outcome.SUCCESS:
             started = attempt.allocated_ns or attempt.begin_ns
     allocated = attempt.allocated_ns
+    _note_negative(attempt, started, notes)
     if allocated is None:
-        allocated = attempt.begin_ns if job.local else started
-        if not job.local and started is not None and started > attempt.begin_ns:
+        known = [time for time in (attempt.running_ns, started) if time is not None]
+        allocated = attempt.begin_ns if job.local else min(known, default=None)
+        if not job.local and attempt.running_ns is None and (started or 0) > attempt.begin_ns:
             notes.add(
                 f"allocation time of attempt {attempt.id} unknown: all the time before its first "
                 "process is booked to queue"
@@ -90,6 +92,22 @@ def _starts(attempt: Attempt, job: Job, notes: Notes) -> tuple[int | None, int |
     return allocated, started
 
 
+def _note_negative(attempt: Attempt, started: int | None, notes: Notes) -> None:
+    allocated, first = attempt.allocated_ns, not any(attempt.id[1:])
+    if allocated is None:
+        return
+    if (started is not None and allocated > started + SKEW_NS) or (
+        first and allocated < attempt.begin_ns - SKEW_NS
+    ):
+        notes.add(
+            f"attempt {attempt.id} was allocated before its submission or after its first process, "
+            "as the scheduler tells it: clocks disagree"
+        )
+
+
 def _silent(attempt: Attempt, job: Job) -> bool:
     """Say whether nothing of ours ran in the process, so that its life cannot be told apart."""
-    return not job.has_trainer and (job.ended_ns is not None or attempt.first_ns is None)
+    if attempt.first_ns is not None:
+        return not job.has_trainer and job.ended_ns is not None
+    gone = attempt.running_ns is not None and attempt.outcome is not Outcome.LIVE
+    return gone or not job.has_trainer

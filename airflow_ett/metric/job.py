@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_ett.events import Event, JobKey, JobState, Kind
-from airflow_ett.metric.evidence import TRAINER_KINDS, Notes, table, text, whole
+from airflow_ett.metric.fields import Notes, order, table, text, whole
+from airflow_ett.metric.intake import Intake
 from airflow_ett.metric.result import Published
 
 
@@ -32,17 +33,18 @@ class Job:
         return self.scheduler.startswith("local")
 
 
-def read_job(events: list[Event], notes: Notes) -> Job:
-    """Collect the job's facts from its events (in order of time)."""
-    opened = next((event for event in events if event.kind == Kind.JOB_OPENED), None)
+def read_job(intake: Intake, notes: Notes) -> Job:
+    """Collect the job's facts from what came in."""
+    told = intake.told
+    opened = next(iter(told.get(Kind.JOB_OPENED, ())), None)
     if opened is None:
         notes.add("no job_opened event: the job's identity and scheduler are unknown")
     data = opened.data if opened else {}
     key = table(data, "key")
-    ended = next((event for event in events if event.kind == Kind.JOB_ENDED), None)
+    ended = next(iter(told.get(Kind.JOB_ENDED, ())), None)
     state, cause = _ending(ended, notes)
     return Job(
-        id=events[0].job if events else "",
+        id=intake.job or "",
         key=JobKey(
             deployment=text(key, "deployment") or "",
             dag_id=text(key, "dag_id") or "",
@@ -57,9 +59,9 @@ def read_job(events: list[Event], notes: Notes) -> Job:
         state=state,
         cause=cause,
         ended_ns=ended.time_ns if ended else None,
-        newest_ns=max((event.time_ns for event in events), default=0),
-        handle=_handle(events),
-        has_trainer=any(event.kind in TRAINER_KINDS for event in events),
+        newest_ns=intake.newest_ns,
+        handle=_handle([*told.get(Kind.SUBMITTED, ()), *told.get(Kind.ADOPTED, ())]),
+        has_trainer=intake.has_trainer,
         published=tuple(
             Published(
                 version=text(event.data, "version"),
@@ -67,8 +69,7 @@ def read_job(events: list[Event], notes: Notes) -> Job:
                 begin=whole(event.data, "begin"),
                 end=whole(event.data, "end"),
             )
-            for event in events
-            if event.kind == Kind.PUBLISHED
+            for event in told.get(Kind.PUBLISHED, ())
         ),
     )
 
@@ -85,9 +86,8 @@ def _ending(ended: Event | None, notes: Notes) -> tuple[str, str | None]:
 
 def _handle(events: list[Event]) -> str | None:
     known = [
-        (whole(event.data, "submission") or 0, index, handle)
-        for index, event in enumerate(events)
-        if event.kind in (Kind.SUBMITTED, Kind.ADOPTED)
-        and (handle := text(event.data, "handle")) is not None
+        (whole(event.data, "submission") or 0, order(event), handle)
+        for event in events
+        if (handle := text(event.data, "handle")) is not None
     ]
     return max(known)[2] if known else None

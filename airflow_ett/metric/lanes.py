@@ -2,144 +2,137 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from airflow_ett.events import Event, Kind
-from airflow_ett.metric.attempts import Attempt
-from airflow_ett.metric.endings import Outcome, stalls
-from airflow_ett.metric.evidence import Notes, text
-from airflow_ett.metric.phases import RESERVED, Phase, component_of
-from airflow_ett.metric.progress import Claim, Interval
+from airflow_ett.events import AttemptId, Event, Kind
+from airflow_ett.metric.fields import Notes, order, text
+from airflow_ett.metric.phases import RESERVED, Phase
 
 MAIN = "main"
+_Name = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A stretch on a named lane, as :class:`Claim` is one on the main lane."""
+class Claim(NamedTuple):
+    """A stretch of a lane for which there is evidence.
 
-    name: str
-    claim: Claim
+    Where claims overlap, the one with the later ``opened_ns`` is the inner one and wins; on a tie
+    the shorter one.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
     begin_ns: int
-    end_ns: int | None
+    end_ns: int
+    phase: str
+    opened_ns: int
+
+
+@dataclass(slots=True)
+class Closed:
+    """The phases of a lane that have an end, in the order of their begins."""
+
+    claims: list[Claim] = field(default_factory=list)
+    _reach: list[int] = field(default_factory=list)
+
+    def add(self, claim: Claim) -> None:
+        """Take one more phase, nearly always the newest."""
+        at = bisect_right(self.claims, claim)
+        self.claims.insert(at, claim)
+        del self._reach[at:]
+        for one in self.claims[at:]:
+            self._reach.append(max(one.end_ns, self._reach[-1] if self._reach else 0))
+
+    def around(self, time: int) -> int | None:
+        """Return the first end of the phases around ``time``, None where there is none."""
+        at = bisect_left(self.claims, time, key=lambda claim: claim.begin_ns)
+        first = None
+        while at and self._reach[at - 1] > time:
+            at -= 1
+            end = self.claims[at].end_ns
+            if end > time and (first is None or end < first):
+                first = end
+        return first
+
+
+class Opened(NamedTuple):
+    """A phase that has begun."""
+
+    begin_ns: int
     phase: str
     lane: str
 
 
-def read_lanes(
-    attempt: Attempt, events: list[Event], intervals: list[Interval], notes: Notes
-) -> list[Lane]:
-    """Return the phases of one rank, on all its lanes.
+class Lanes:
+    """The phases of one rank, paired as their events come.
 
-    A phase without an end ends with the one around it, with the next interval (a Session closes
-    intervals at phase edges), with its Session where another one follows, or with the attempt's
-    interruption, whichever comes first.
+    ``spent`` sums the lengths of those on the main lane that have ended, by name;
+    ``first_batch_ns`` and ``shutdown_ns`` tell when phases of these names began.
     """
-    opened = _pair(attempt, events, notes)
-    starts = [interval.begin_ns for interval in intervals]
-    turns = _session_ends(events, until=last_session(events))
-    lanes = []
-    for span in opened:
-        end = span.end_ns
-        if end is None and span.lane == MAIN:
-            end = next((turn for turn in turns if turn >= span.begin_ns), None)
-        if end is None:
-            end = _over(attempt, events, span)
-            inner = _inner_end(span, opened, starts)
-            if inner is not None and inner < end:
-                end = inner
-                notes.add(f"phase {span.phase} of attempt {attempt.id} has no end")
-        if end < span.begin_ns:
-            notes.add(f"phase {span.phase} of attempt {attempt.id} ends before it begins")
-        else:
-            claim = Claim(span.begin_ns, end, span.phase, span.begin_ns)
-            lanes.append(Lane(span.lane, claim))
-    return lanes
 
+    def __init__(self, attempt: AttemptId) -> None:
+        self._attempt = attempt
+        self._begins: dict[_Name, Event] = {}
+        self._ends: dict[_Name, Event] = {}
+        self.open: dict[_Name, Opened] = {}
+        self.closed: dict[str, Closed] = {}
+        self.spent: Counter[str] = Counter()
+        self._fresh: list[tuple[str, Claim]] = []
+        self.first_batch_ns: int | None = None
+        self.shutdown_ns: list[int] = []
+        self._notes: Notes = set()
 
-def stalled(attempt: Attempt) -> list[Claim]:
-    """Return the stalls that a watchdog told; one still open lasts until something ended it."""
-    claims = []
-    for begin, end in stalls(attempt.evidence):
-        if end is None:
-            enders = [
-                event.time_ns
-                for event in attempt.evidence.of(Kind.FAILURE, Kind.SIGNAL, Kind.PROCESS_ENDED)
-                if event.time_ns > begin
-            ]
-            end = min([*enders, attempt.detected_ns])
-        claims.append(Claim(begin, max(begin, end), Phase.STALLED, begin))
-    return claims
+    def add(self, event: Event) -> bool:
+        """Take a phase's begin or end; of several the first counts.
 
+        Returns False where an earlier one came later, so that all have to be added anew, in order.
+        """
+        name = (event.writer, str(event.data.get("span")))
+        told = self._begins if event.kind == Kind.PHASE_BEGIN else self._ends
+        known = told.get(name)
+        if known is not None:
+            return order(known) <= order(event)
+        told[name] = event
+        if event.kind == Kind.PHASE_BEGIN:
+            self._begin(name, event)
+        if name in self._ends and name in self.open:
+            self._close(name, self._ends[name].time_ns)
+        return True
 
-def _pair(attempt: Attempt, events: list[Event], notes: Notes) -> list[_Opened]:
-    ends: dict[tuple[str, str], int] = {}
-    begins: dict[tuple[str, str], Event] = {}
-    for event in events:
-        if event.kind in (Kind.PHASE_BEGIN, Kind.PHASE_END):
-            name = (event.writer, str(event.data.get("span")))
-            if event.kind == Kind.PHASE_BEGIN:
-                begins.setdefault(name, event)
-            else:
-                ends.setdefault(name, event.time_ns)
-    if ends.keys() - begins.keys():
-        notes.add(f"a phase of attempt {attempt.id} has an end and no begin")
-    found = []
-    for name, event in begins.items():
-        phase = text(event.data, "phase") or Phase.UNATTRIBUTED
+    def take_fresh(self) -> list[tuple[str, Claim]]:
+        """Return lane and claim of the phases that got their end since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def notes(self) -> Notes:
+        """Return what is odd about the phases that have ended."""
+        if len(self._begins) - len(self.open) < len(self._ends):
+            return self._notes | {f"a phase of attempt {self._attempt} has an end and no begin"}
+        return self._notes
+
+    def _begin(self, name: _Name, event: Event) -> None:
+        phase = text(event.data, "phase") or Phase.UNATTRIBUTED.value
         if phase in RESERVED:
-            notes.add(f"attempt {attempt.id} opened phase {phase} by name: taken for loop_other")
-            phase = Phase.LOOP_OTHER
-        lane = text(event.data, "lane") or MAIN
-        found.append(_Opened(event.time_ns, ends.get(name), phase, lane))
-    return found
+            self._notes.add(
+                f"attempt {self._attempt} opened phase {phase} by name: taken for loop_other"
+            )
+            phase = Phase.LOOP_OTHER.value
+        elif phase == Phase.FIRST_BATCH:
+            known = self.first_batch_ns
+            self.first_batch_ns = event.time_ns if known is None else min(known, event.time_ns)
+        elif phase == Phase.SHUTDOWN:
+            insort(self.shutdown_ns, event.time_ns)
+        self.open[name] = Opened(event.time_ns, phase, text(event.data, "lane") or MAIN)
 
-
-def _over(attempt: Attempt, events: list[Event], span: _Opened) -> int:
-    """Return the moment from which on the phase cannot have gone on."""
-    interruption = attempt.interruption_ns
-    if interruption is not None:
-        # What begins after it is the trainer's own tidying up, while it still lives.
-        late = interruption < span.begin_ns
-        return max(span.begin_ns, attempt.last_ns or 0) if late else interruption
-    if attempt.outcome is Outcome.SUCCESS and component_of(span.phase) != "shutdown":
-        ended = session_end(events)
-        if ended is not None and ended >= span.begin_ns:
-            return ended
-    return attempt.stop_ns
-
-
-def _inner_end(span: _Opened, opened: list[_Opened], starts: list[int]) -> int | None:
-    ends = [
-        other.end_ns
-        for other in opened
-        if other.end_ns is not None
-        and other.lane == span.lane
-        and other.begin_ns <= span.begin_ns < other.end_ns
-    ]
-    at = bisect_left(starts, span.begin_ns)
-    if span.lane == MAIN and at < len(starts):
-        ends.append(starts[at])
-    return min(ends, default=None)
-
-
-def last_session(events: list[Event]) -> int:
-    """Return when the rank's last Session started: a process may run several in turn."""
-    return max((e.time_ns for e in events if e.kind == Kind.SESSION_STARTED), default=0)
-
-
-def session_end(events: list[Event]) -> int | None:
-    """Return when the rank's last Session ended, None if it never said so."""
-    since = last_session(events)
-    return next((time for time in _session_ends(events) if time >= since), None)
-
-
-def _session_ends(events: list[Event], until: int | None = None) -> list[int]:
-    """Return when Sessions ended, in order; with ``until`` only those that ended before."""
-    times = (event.time_ns for event in events if event.kind == Kind.SESSION_ENDED)
-    return sorted(time for time in times if until is None or time < until)
+    def _close(self, name: _Name, end_ns: int) -> None:
+        opened = self.open.pop(name)
+        if end_ns < opened.begin_ns:
+            self._notes.add(
+                f"phase {opened.phase} of attempt {self._attempt} ends before it begins"
+            )
+            return
+        claim = Claim(opened.begin_ns, end_ns, opened.phase, opened.begin_ns)
+        self.closed.setdefault(opened.lane, Closed()).add(claim)
+        self._fresh.append((opened.lane, claim))
+        if opened.lane == MAIN:
+            self.spent[opened.phase] += end_ns - opened.begin_ns

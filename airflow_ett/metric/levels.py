@@ -2,135 +2,130 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import accumulate
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from airflow_ett.metric.attempts import Attempt
 from airflow_ett.metric.endings import Outcome
+from airflow_ett.metric.partition import Booked
 from airflow_ett.metric.phases import Phase
-from airflow_ett.metric.result import Recovery, Span
-from airflow_ett.metric.timeline import Timeline
+from airflow_ett.metric.stretches import booked
+from airflow_ett.metric.timeline import Stretch, Timeline
+
+BUCKETS = ("effective", "start", "recovery", "steady", "shutdown")
+_EFFECTIVE, _START, _RECOVERY, _STEADY, _SHUTDOWN = BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """One recovery: which attempt was interrupted, for how long, and whether training advanced."""
+
+    attempt: int
+    ns: int = 0
+    advanced: bool = False
+
+
 class Levels:
-    """The five buckets; ``recoveries`` are the parts of ``recovery``."""
+    """The buckets, filled attempt by attempt.
 
-    effective_ns: int
-    start_ns: int
-    recoveries: tuple[Recovery, ...]
-    steady_ns: int
-    shutdown_ns: int
+    For attempt i, A is the end of its first step that passes the high-water mark, I its
+    interruption; S is where shutdown begins. ``start`` lasts until the first A, I or S;
+    ``recovery_i`` from I_i until the first of the next A, the next I, S; ``shutdown`` from S on;
+    ``steady`` is the rest. ``booked`` is bucket -> what is booked to it; ``recoveries`` are the
+    parts of ``recovery``.
+    """
 
-    @property
-    def recovery_ns(self) -> int:
-        """Sum of all times to recover."""
-        return sum(recovery.ns for recovery in self.recoveries)
+    def __init__(self) -> None:
+        self.booked: dict[str, Booked] = {bucket: Counter() for bucket in BUCKETS}
+        self.recoveries: list[Recovered] = []
+        self._bucket = _START
+
+    def copy(self) -> Levels:
+        """Return the same, to go on with on its own."""
+        other = Levels()
+        other.booked = {bucket: part.copy() for bucket, part in self.booked.items()}
+        other.recoveries = self.recoveries.copy()
+        other._bucket = self._bucket
+        return other
+
+    def take(self, number: int, timeline: Timeline, excluded: Sequence[Stretch]) -> None:
+        """Book the attempt ``number``."""
+        attempt = timeline.attempt
+        shut = attempt.stop_ns if attempt.followed else _shutdown(timeline)
+        at = attempt.begin_ns
+        for turn, advanced in _turns(timeline):
+            if turn > shut:
+                break
+            self._book(booked(timeline, at, turn, excluded))
+            at = turn
+            self._turn(number, attempt, advanced=advanced)
+        edge = max(at, min(shut, attempt.stop_ns))
+        self._book(booked(timeline, at, edge, excluded))
+        if attempt.outcome is Outcome.SUCCESS and not attempt.followed:
+            self._end_recovery(advanced=True)
+        if edge < attempt.stop_ns:
+            self._bucket = _SHUTDOWN
+            self._book(booked(timeline, edge, attempt.stop_ns, excluded))
+
+    def _turn(self, number: int, attempt: Attempt, *, advanced: bool) -> None:
+        self._end_recovery(advanced=advanced)
+        self._bucket = _STEADY
+        if not advanced and (attempt.followed or attempt.outcome is not Outcome.USER):
+            self._bucket = _RECOVERY
+            self.recoveries.append(Recovered(number))
+
+    def _end_recovery(self, *, advanced: bool) -> None:
+        if self._bucket == _RECOVERY:
+            self.recoveries[-1] = replace(self.recoveries[-1], advanced=advanced)
+
+    def _book(self, found: Booked) -> None:
+        rest = 0
+        for booking, ns in found.items():
+            effective = booking.phase == Phase.TRAIN
+            self.booked[_EFFECTIVE if effective else self._bucket][booking] += ns
+            rest += 0 if effective else ns
+        if self._bucket == _RECOVERY:
+            last = self.recoveries[-1]
+            self.recoveries[-1] = replace(last, ns=last.ns + rest)
 
     def as_dict(self) -> dict[str, int]:
         """Return bucket -> nanoseconds; they sum to the wall clock."""
-        return {
-            "effective": self.effective_ns,
-            "start": self.start_ns,
-            "recovery": self.recovery_ns,
-            "steady": self.steady_ns,
-            "shutdown": self.shutdown_ns,
-        }
+        return {bucket: part.total() for bucket, part in self.booked.items()}
 
 
-def position(timelines: list[Timeline], begin_ns: int, end_ns: int) -> Levels:
-    """Split the job's wall clock by position (DESIGN's A, I and S).
-
-    ``start`` lasts until the first A, I or S; ``recovery_i`` from I_i until the first of the
-    next A, the next I, S; ``shutdown`` from S on; ``steady`` is the rest.
-    """
-    effective = _Effective(span for timeline in timelines for span in timeline.main)
-    shut = _shutdown(timelines, end_ns)
-    turns = [(advance(timeline), timeline.attempt.interruption_ns) for timeline in timelines]
-    started = min([time for pair in turns for time in pair if time is not None] + [shut])
-    recoveries = [
-        _recovery(at, timelines, turns, shut, effective)
-        for at, timeline in enumerate(timelines)
-        if _recovers(timeline.attempt, last=at == len(timelines) - 1)
-    ]
-    start = effective.rest(begin_ns, started)
-    shutdown = effective.rest(shut, end_ns)
-    rest = effective.rest(begin_ns, end_ns)
-    return Levels(
-        effective_ns=end_ns - begin_ns - rest,
-        start_ns=start,
-        recoveries=tuple(recoveries),
-        steady_ns=rest - start - shutdown - sum(recovery.ns for recovery in recoveries),
-        shutdown_ns=shutdown,
-    )
+def _turns(timeline: Timeline) -> list[tuple[int, bool]]:
+    """Return A (True) and I (False) of one attempt; an A after the interruption is none."""
+    advanced, interrupted = advance(timeline), timeline.attempt.interruption_ns
+    turns = []
+    if advanced is not None and (interrupted is None or advanced <= interrupted):
+        turns.append((advanced, True))
+    if interrupted is not None:
+        turns.append((interrupted, False))
+    return turns
 
 
 def advance(timeline: Timeline) -> int | None:
-    """Return A, the end of the attempt's first step that passed the high-water mark."""
+    """Return A, the end of the attempt's first step that passed the high-water mark.
+
+    What rank 0 steps while another rank leads is not yet the job's.
+    """
     end = timeline.walk.advance_ns
-    return None if end is None else _within(end, timeline.attempt)
+    return None if end is None else _within(max(end, timeline.lead_until_ns), timeline.attempt)
 
 
-def _recovers(attempt: Attempt, *, last: bool) -> bool:
-    """Say whether a recovery follows: after each interruption but a user's cancel for good."""
-    return attempt.interruption_ns is not None and not (last and attempt.outcome is Outcome.USER)
-
-
-def _shutdown(timelines: list[Timeline], end_ns: int) -> int:
+def _shutdown(last: Timeline) -> int:
     """Return S, or the job's end where there is none.
 
     S is the end of the last step of a last attempt that ended well or by a user's cancel; if it
     made no step, the moment at which its Session, or the user, ended it.
     """
-    if not timelines:
-        return end_ns
-    last = timelines[-1]
-    if last.attempt.outcome not in (Outcome.SUCCESS, Outcome.USER):
-        return end_ns
-    for time in (last.walk.last_step_ns, last.over_ns, last.attempt.interruption_ns):
-        if time is not None:
-            return _within(time, last.attempt)
-    return end_ns
-
-
-def _recovery(
-    at: int,
-    timelines: list[Timeline],
-    turns: list[tuple[int | None, int | None]],
-    shut: int,
-    effective: _Effective,
-) -> Recovery:
-    attempt = timelines[at].attempt
-    begin = attempt.interruption_ns or 0
-    advances = [time for time, _ in turns[at + 1 :] if time is not None]
-    interruptions = [time for _, time in turns[at + 1 :] if time is not None]
-    end = min([*advances, *interruptions, shut])
-    advanced = bool(advances) and min(advances) == end
-    finished = timelines[-1].attempt.outcome is Outcome.SUCCESS and end == shut
-    return Recovery(effective.rest(begin, end), advanced or finished, attempt.cause or "")
+    if last.attempt.outcome in (Outcome.SUCCESS, Outcome.USER):
+        for time in (last.walk.last_step_ns, last.over_ns, last.attempt.interruption_ns):
+            if time is not None:
+                return _within(time, last.attempt)
+    return last.attempt.stop_ns
 
 
 def _within(time: int, attempt: Attempt) -> int:
     return max(attempt.begin_ns, min(time, attempt.stop_ns))
-
-
-class _Effective:
-    """The effective spans, and how much of a stretch of time is none."""
-
-    def __init__(self, spans: Iterable[Span]) -> None:
-        self._spans = [span for span in spans if span.phase == Phase.TRAIN]
-        self._begins = [span.begin_ns for span in self._spans]
-        lengths = (span.end_ns - span.begin_ns for span in self._spans)
-        self._before = list(accumulate(lengths, initial=0))
-
-    def rest(self, begin: int, end: int) -> int:
-        """Return the nanoseconds of ``[begin, end)`` that are not effective."""
-        return max(0, end - begin) - max(0, self._until(end) - self._until(begin))
-
-    def _until(self, time: int) -> int:
-        at = bisect_right(self._begins, time)
-        if not at:
-            return 0
-        return self._before[at - 1] + min(time, self._spans[at - 1].end_ns) - self._begins[at - 1]

@@ -2,193 +2,258 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from airflow_ett.events import AttemptId, Event, Kind
-from airflow_ett.metric.evidence import Notes, whole
+from airflow_ett.events import AttemptId, Kind
+from airflow_ett.metric.evidence import Evidence
+from airflow_ett.metric.fields import Notes, whole
+from airflow_ett.metric.lanes import Claim
 from airflow_ett.metric.phases import Phase
+from airflow_ett.metric.rows import Row
 
 
-class Claim(NamedTuple):
-    """A stretch of a lane for which there is evidence.
+class Trained:
+    """First-time training, piece by piece: from one cursor to another, and for how long."""
 
-    Where claims overlap, the one with the later ``opened_ns`` is the inner one and wins; on a tie
-    the shorter one.
-    """
+    def __init__(self) -> None:
+        self._froms = array("q")
+        self._tos = array("q")
+        self._sums = array("q")
 
-    begin_ns: int
-    end_ns: int
-    phase: str
-    opened_ns: int
+    def __len__(self) -> int:
+        return len(self._tos)
+
+    def add(self, cursor_from: int, cursor_to: int, ns: int) -> None:
+        """Take the next piece."""
+        self._froms.append(cursor_from)
+        self._tos.append(cursor_to)
+        self._sums.append(self.ns + ns)
+
+    def shorten(self, count: int) -> None:
+        """Keep the first ``count`` pieces."""
+        for column in (self._froms, self._tos, self._sums):
+            del column[count:]
+
+    @property
+    def ns(self) -> int:
+        """Its length in all."""
+        return self._sums[-1] if self._sums else 0
+
+    def until(self, cursor: int) -> int:
+        """Return how much of it lies below ``cursor``; a piece across it is cut pro rata."""
+        at = bisect_right(self._tos, cursor)
+        before = self._sums[at - 1] if at else 0
+        if at == len(self) or self._froms[at] >= cursor:
+            return before
+        beyond = self._tos[at] - cursor
+        piece = self._sums[at] - before
+        return before + piece - piece * beyond // (self._tos[at] - self._froms[at])
 
 
-class Trained(NamedTuple):
-    """First-time training: ``ns`` of step time from one cursor to another."""
+class Gain(NamedTuple):
+    """Training on new data: from one cursor to another, and the begins of the rows that tell it."""
 
     cursor_from: int
     cursor_to: int
-    ns: int
+    begins_ns: tuple[int, ...]
 
 
-class Interval(NamedTuple):
-    """An interval event: steps from one cursor to another, coalesced."""
-
-    begin_ns: int
-    end_ns: int
-    cursor_from: int
-    cursor_to: int
-    steps: int
-    step_ns: int
-    wait_ns: int
-    other_ns: int
-    fragment: bool
-
-
-@dataclass(slots=True)
-class Walk:
-    """What the intervals of one attempt say.
-
-    ``advance_ns`` is A, the end of its first step that passed the high-water mark ``hwm``, and
-    ``last_step_ns`` the end of its last step; None where there was none.
-    """
+class Mark(NamedTuple):
+    """How far a walk has come."""
 
     hwm: int
-    claims: list[Claim] = field(default_factory=list)
-    trained: list[Trained] = field(default_factory=list)
-    advance_ns: int | None = None
-    last_step_ns: int | None = None
-    cursor_from: int | None = None
-    cursor_to: int | None = None
+    cursor_from: int | None
+    cursor_to: int | None
+    advance_ns: int | None
+    last_step_ns: int | None
+    progress_ns: int | None
+    last_begin_ns: int
+    trained: int
+    notes: frozenset[str]
 
 
-def known_hwm(ranks: Mapping[int, list[Event]], hwm: int) -> int:
+class Walk:
+    """What the rows of one attempt say, walked through in order.
+
+    ``hwm`` is the high-water mark, ``advance_ns`` A, the end of the first step that passed it,
+    ``last_step_ns`` the end of the last step, ``progress_ns`` that of the last one that trained on
+    new data; None where there was none. ``resumes`` are the times at which the rank went on from a
+    checkpoint: there the cursor may go back.
+    """
+
+    def __init__(self, attempt: AttemptId, hwm: int) -> None:
+        self._attempt = attempt
+        self.hwm = hwm
+        self.trained = Trained()
+        self.resumes: Sequence[int] = ()
+        self._last_begin_ns = 0
+        self.cursor_from: int | None = None
+        self.cursor_to: int | None = None
+        self.advance_ns: int | None = None
+        self.last_step_ns: int | None = None
+        self.progress_ns: int | None = None
+        self.notes: Notes = set()
+
+    def mark(self) -> Mark:
+        """Remember how far it has come."""
+        return Mark(
+            self.hwm,
+            self.cursor_from,
+            self.cursor_to,
+            self.advance_ns,
+            self.last_step_ns,
+            self.progress_ns,
+            self._last_begin_ns,
+            len(self.trained),
+            frozenset(self.notes),
+        )
+
+    def return_to(self, mark: Mark) -> None:
+        """Go back to where it was."""
+        self.hwm, self.cursor_from, self.cursor_to = mark[:3]
+        self.advance_ns, self.last_step_ns, self.progress_ns = mark[3:6]
+        self._last_begin_ns = mark.last_begin_ns
+        self.trained.shorten(mark.trained)
+        self.notes = set(mark.notes)
+
+    def take(self, rows: Iterable[tuple[int, ...]]) -> tuple[list[Claim], list[Gain]]:
+        """Return the claims of each row's parts, and where training advanced.
+
+        :meth:`gain` wants to know what became of these claims.
+
+        A fragment belongs to the step that the next row ends. Within a row the parts lie in the
+        order data_wait, replay, train, loop_other: exact for one step, a convention for many.
+        """
+        claims: list[Claim] = []
+        gains: list[Gain] = []
+        fragments: list[Row] = []
+        for cells in rows:
+            row = Row(*cells)
+            self._follow(row)
+            if row.fragment:
+                fragments.append(row)
+            else:
+                claims += self._book(row, fragments, gains)
+                fragments = []
+        for fragment in fragments:
+            claims += _parts(fragment, 0, Phase.LOOP_OTHER)
+        return claims, gains
+
+    def gain(self, gains: Iterable[Gain], inner: Sequence[Claim]) -> None:
+        """Add the first-time training; of each only the part that no inner claim took counts.
+
+        ``inner`` are the claims that won, disjoint.
+        """
+        by_begin: Counter[int] = Counter()
+        for claim in inner:
+            if claim.phase == Phase.TRAIN:
+                by_begin[claim.opened_ns] += claim.end_ns - claim.begin_ns
+        for gain in gains:
+            ns = sum(by_begin.pop(begin, 0) for begin in gain.begins_ns)
+            self.trained.add(gain.cursor_from, gain.cursor_to, ns)
+
+    def advance(self, row: tuple[int, ...]) -> bool:
+        """Take a row of whole steps on new data; False, and nothing taken, if it is another."""
+        begin, _, low, high, steps, step, wait, flags, *_ = row
+        if (
+            self.advance_ns is None
+            or not steps
+            or flags
+            or not (self.hwm <= low < high and (self.cursor_to or 0) <= low)
+        ):
+            return False
+        self.trained.add(low, high, step)
+        self.hwm = self.cursor_to = high
+        self.last_step_ns = self.progress_ns = begin + wait + step
+        self._last_begin_ns = begin
+        return True
+
+    def _follow(self, row: Row) -> None:
+        if self.cursor_to is not None and row.cursor_from < self.cursor_to:
+            since = self._last_begin_ns
+            if not any(since <= time <= row.end_ns for time in self.resumes):
+                self.notes.add(f"cursor_reset: the cursor of attempt {self._attempt} went back")
+        self._last_begin_ns = row.begin_ns
+        if self.cursor_from is None:
+            self.cursor_from = row.cursor_from
+        self.cursor_to = max(self.cursor_to or 0, row.cursor_to)
+
+    def _book(self, row: Row, fragments: list[Row], gains: list[Gain]) -> list[Claim]:
+        if not row.steps and not row.step_ns:
+            # It ends no step: fragments before it are of a step that was given up.
+            self.hwm = max(self.hwm, row.cursor_to)
+            parts = (_parts(part, 0, Phase.LOOP_OTHER) for part in (*fragments, row))
+            return [claim for claims in parts for claim in claims]
+        steps = max(row.steps, 1)
+        old = _steps_below(row, steps, self.hwm)
+        replay = row.step_ns * old // steps
+        name = Phase.REPLAY if old else Phase.TRAIN
+        claims = [claim for fragment in fragments for claim in _parts(fragment, 0, name)]
+        claims += _parts(row, replay, Phase.TRAIN)
+        self.last_step_ns = row.begin_ns + row.wait_ns + row.step_ns
+        if old < steps:
+            known = max(row.cursor_from, self.hwm)
+            mine = [row] if old else [*fragments, row]
+            gains.append(Gain(known, row.cursor_to, tuple(one.begin_ns for one in mine)))
+            self._advance(row, steps, old)
+        return claims
+
+    def _advance(self, row: Row, steps: int, old: int) -> None:
+        replay = row.step_ns * old // steps
+        train = row.step_ns - replay
+        if old:
+            self.notes.add(
+                f"attempt {self._attempt}: a step count that crosses the high-water mark was split"
+            )
+        if self.advance_ns is None:
+            self.advance_ns = row.begin_ns + row.wait_ns + replay + train // (steps - old)
+            if steps - old > 1:
+                self.notes.add(
+                    f"attempt {self._attempt}: the end of its first new step is an estimate"
+                )
+        self.progress_ns = self.last_step_ns
+        self.hwm = row.cursor_to
+
+
+def known_hwm(evidence: Evidence, hwm: int) -> int:
     """Return the high-water mark that the Sessions knew at first, if it is above ``hwm``.
 
     They may know more than the intervals tell: the cursor file outlives a lost log line. What one
     says once the main rank's steps have begun counts their own progress and is left out.
     """
-    main = ranks[min(ranks)] if ranks else []
-    begins = [whole(event.data, "from") for event in main if event.kind == Kind.INTERVAL]
-    steps_ns = min((begin for begin in begins if begin is not None), default=None)
-    for event in (event for told in ranks.values() for event in told):
-        if steps_ns is not None and event.time_ns > steps_ns:
-            continue
-        if event.kind == Kind.SESSION_STARTED:
-            hwm = max(hwm, whole(event.data, "cursor_hwm") or 0)
-        elif event.kind == Kind.RESUMED:
-            hwm = max(hwm, *(whole(event.data, name) or 0 for name in ("hwm", "cursor")))
+    main = evidence.main_rank
+    steps_ns = None if main is None else evidence.ranks[main].first_step_ns
+    for event in evidence.of(Kind.SESSION_STARTED, Kind.RESUMED):
+        if steps_ns is None or event.time_ns <= steps_ns:
+            names = ("cursor_hwm",) if event.kind == Kind.SESSION_STARTED else ("hwm", "cursor")
+            hwm = max([hwm, *(whole(event.data, name) or 0 for name in names)])
     return hwm
 
 
-def read_intervals(events: Iterable[Event], attempt: AttemptId, notes: Notes) -> list[Interval]:
-    """Return the intervals among ``events`` by begin; one whose parts do not fit is trimmed."""
-    told = (event for event in events if event.kind == Kind.INTERVAL)
-    return sorted(read for event in told if (read := _read(event, attempt, notes)) is not None)
-
-
-def _read(event: Event, attempt: AttemptId, notes: Notes) -> Interval | None:
-    data = event.data
-    names = ("from", "to", "cursor_from", "cursor_to")
-    values = [value for name in names if (value := whole(data, name)) is not None]
-    if len(values) < len(names) or values[1] < values[0]:
-        notes.add(f"intervals of attempt {attempt} that cannot be read were skipped")
-        return None
-    begin, end, cursor_from, cursor_to = values
-    length = end - begin
-    parts = [whole(data, name) or 0 for name in ("wait_ns", "step_ns", "other_ns")]
-    if sum(parts) != length:
-        notes.add(f"intervals of attempt {attempt} have parts that do not sum to their length")
-    wait = min(parts[0], length)
-    step = min(parts[1], length - wait)
-    return Interval(
-        begin_ns=begin,
-        end_ns=end,
-        cursor_from=cursor_from,
-        cursor_to=cursor_to,
-        steps=whole(data, "steps") or 0,
-        step_ns=step,
-        wait_ns=wait,
-        other_ns=length - wait - step,
-        fragment=data.get("fragment") is True,
-    )
-
-
-def walk(intervals: list[Interval], hwm: int, attempt: AttemptId, notes: Notes) -> Walk:
-    """Book each interval's parts, moving the high-water mark along.
-
-    A fragment belongs to the step that the next interval ends. Within an interval the parts lie in
-    the order data_wait, replay, train, loop_other: exact for one step, a convention for many.
-    """
-    result = Walk(hwm)
-    fragments: list[Interval] = []
-    for interval in intervals:
-        if result.cursor_to is not None and interval.cursor_from < result.cursor_to:
-            notes.add(f"cursor_reset: the cursor of attempt {attempt} went back")
-        if result.cursor_from is None:
-            result.cursor_from = interval.cursor_from
-        result.cursor_to = max(result.cursor_to or 0, interval.cursor_to)
-        if interval.fragment:
-            fragments.append(interval)
-        else:
-            _book(result, interval, fragments, attempt, notes)
-            fragments = []
-    for fragment in fragments:
-        _claim(result, fragment, 0, Phase.LOOP_OTHER)
-    return result
-
-
-def _book(
-    result: Walk, interval: Interval, fragments: list[Interval], attempt: AttemptId, notes: Notes
-) -> None:
-    if not interval.steps and not interval.step_ns:
-        # It ends no step: fragments before it are of a step that was given up.
-        for part in (*fragments, interval):
-            _claim(result, part, 0, Phase.LOOP_OTHER)
-        result.hwm = max(result.hwm, interval.cursor_to)
-        return
-    steps = max(interval.steps, 1)
-    old = _steps_below(interval, steps, result.hwm)
-    replay = interval.step_ns * old // steps
-    train = interval.step_ns - replay
-    for fragment in fragments:
-        _claim(result, fragment, 0, Phase.REPLAY if old else Phase.TRAIN)
-    _claim(result, interval, replay, Phase.TRAIN)
-    stepped = interval.begin_ns + interval.wait_ns
-    result.last_step_ns = stepped + interval.step_ns
-    if old == steps:
-        return
-    if old:
-        notes.add(f"attempt {attempt}: a step count that crosses the high-water mark was split")
-    if result.advance_ns is None:
-        result.advance_ns = stepped + replay + train // (steps - old)
-        if steps - old > 1:
-            notes.add(f"attempt {attempt}: the end of its first new step is an estimate")
-    first = 0 if old else sum(fragment.step_ns for fragment in fragments)
-    known = max(interval.cursor_from, result.hwm)
-    result.trained.append(Trained(known, interval.cursor_to, train + first))
-    result.hwm = interval.cursor_to
-
-
-def _steps_below(interval: Interval, steps: int, hwm: int) -> int:
+def _steps_below(row: Row, steps: int, hwm: int) -> int:
     """Return how many of the steps end at or below the high-water mark."""
-    if interval.cursor_to <= hwm:
+    if row.cursor_to <= hwm:
         return steps
-    if interval.cursor_from >= hwm:
+    if row.cursor_from >= hwm:
         return 0
-    span = interval.cursor_to - interval.cursor_from
-    return (hwm - interval.cursor_from) * steps // span
+    span = row.cursor_to - row.cursor_from
+    return (hwm - row.cursor_from) * steps // span
 
 
-def _claim(result: Walk, interval: Interval, replay_ns: int, phase: str) -> None:
-    at = interval.begin_ns
+def _parts(row: Row, replay_ns: int, phase: str) -> list[Claim]:
+    claims = []
+    at = row.begin_ns
     for name, length in (
-        (Phase.DATA_WAIT, interval.wait_ns),
+        (Phase.DATA_WAIT, row.wait_ns),
         (Phase.REPLAY, replay_ns),
-        (phase, interval.step_ns - replay_ns),
-        (Phase.LOOP_OTHER, interval.other_ns),
+        (phase, row.step_ns - replay_ns),
+        (Phase.LOOP_OTHER, row.end_ns - row.begin_ns - row.wait_ns - row.step_ns),
     ):
         if length:
-            result.claims.append(Claim(at, at + length, name, interval.begin_ns))
+            claims.append(Claim(at, at + length, name, row.begin_ns))
         at += length
+    return claims

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, overload
 
 from airflow_ett.events import AttemptId
+from airflow_ett.metric.partition import Booking
 
 
 class Span(NamedTuple):
@@ -23,11 +25,18 @@ class Span(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """One time to recover: its length, whether training advanced again, what had ended it."""
+    """One time to recover, after ``attempt`` was interrupted by ``cause``.
+
+    ``recovered`` says whether training advanced again, ``layer`` who began the next attempt
+    (``none`` where nobody did), ``utt_ns`` the training that was lost.
+    """
 
     ns: int
     recovered: bool
     cause: str
+    layer: str
+    attempt: AttemptId
+    utt_ns: int
 
 
 class Published(NamedTuple):
@@ -69,12 +78,46 @@ class Compile(NamedTuple):
     lane: str
 
 
+class Slowest(NamedTuple):
+    """The rank that took longest over a phase, and how long it took."""
+
+    rank: int
+    ns: int
+
+
+class Skew(NamedTuple):
+    """How far the trainer's clock is ahead of the launcher's (behind, if negative).
+
+    It is between ``at_least_ns`` and ``at_most_ns`` (None: not bounded): nothing of an attempt can
+    happen before it was submitted or after it was found ended. ``ns`` is the nearest to 0 of these,
+    so 0 where nothing proves that the clocks differ.
+    """
+
+    ns: int
+    at_least_ns: int | None
+    at_most_ns: int | None
+
+
+class Window(NamedTuple):
+    """The last part of the wall clock; ``split`` if it cuts a coalesced interval, pro rata."""
+
+    begin_ns: int
+    end_ns: int
+    wall_ns: int
+    effective_ns: int
+    ett_pct: float | None
+    components_ns: Mapping[str, int]
+    split: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptMetric:
     """One attempt from its begin to the next one's begin, or to the job's end.
 
-    ``phases_ns`` sums to ``end_ns - begin_ns``. ``detected_ns`` is when the launcher knew that it
-    was over. ``cause`` is None for a success and while it runs.
+    ``phases_ns`` sums to ``end_ns - begin_ns``, less what of it is excluded. ``detected_ns`` is
+    when the launcher knew that it was over. ``cause`` is None for a success and while it runs.
+    ``slowest`` tells by phase which of several ranks took longest. ``booked`` are the phases with
+    the component that each belongs to there; it is no part of :meth:`as_dict`.
     """
 
     id: AttemptId
@@ -90,13 +133,16 @@ class AttemptMetric:
     resumed_from: str | None
     phases_ns: Mapping[str, int]
     host: str | None
+    clock_skew: Skew | None
+    slowest: Mapping[str, Slowest]
+    booked: Mapping[Booking, int]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the attempt as JSON-able data."""
         row: dict[str, Any] = dict(zip(AttemptId._fields, self.id, strict=True))
         row["try"] = self.try_number
         for name in _names(AttemptMetric):
-            if name not in ("id", "try_number"):
+            if name not in ("id", "try_number", "booked"):
                 row[name] = _plain(getattr(self, name))
         return row
 
@@ -105,9 +151,14 @@ class AttemptMetric:
 class JobMetric:
     """One job's numbers; ``docs/metric.md`` defines each.
 
-    ``phases_ns``, ``components_ns`` and ``levels_ns`` each sum to ``wall_ns`` exactly. The
-    percentages are None for a job without trainer events or without any time. ``frozen`` is False
-    while the job lives: its numbers are provisional.
+    ``phases_ns``, ``components_ns`` and ``levels_ns`` each sum to ``wall_ns`` exactly,
+    ``held_components_ns`` to ``held_ns``, each of ``positions_ns`` (bucket -> phase) to its bucket
+    in ``levels_ns``. ``wall_ns`` is ``end_ns - begin_ns`` without ``excluded_ns``. The percentages
+    are None for a job without trainer events or without any time.
+
+    ``frozen`` is False while the job lives: its numbers are provisional, and ``current_phase`` is
+    what it does. ``progress_ns`` is when training last advanced, ``time_to_first_advance_ns`` how
+    long it took to do so at first; None if it never did.
     """
 
     dag_id: str
@@ -124,19 +175,26 @@ class JobMetric:
     begin_ns: int
     end_ns: int
     wall_ns: int
+    excluded_ns: int
     held_ns: int
     effective_ns: int
     ett_pct: float | None
     ett_pct_held: float | None
     ett_pct_paper: float | None
     tts_ns: int
+    time_to_first_advance_ns: int | None
     ttr: tuple[Recovery, ...]
     nof: int
     nof_by_cause: Mapping[str, int]
     nof_by_layer: Mapping[str, int]
     phases_ns: Mapping[str, int]
     components_ns: Mapping[str, int]
+    held_components_ns: Mapping[str, int]
     levels_ns: Mapping[str, int]
+    positions_ns: Mapping[str, Mapping[str, int]]
+    windows: Mapping[str, Window]
+    current_phase: str | None
+    progress_ns: int | None
     attempts: tuple[AttemptMetric, ...]
     checkpoints: tuple[Checkpoint, ...]
     compiles: tuple[Compile, ...]
@@ -150,11 +208,40 @@ class JobMetric:
     cause: str | None
     handle: str | None
     published: tuple[Published, ...]
-    spans: tuple[Span, ...]
+    spans: Spans
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the spans as JSON-able data: the keys of ``report --json``."""
         return {n: _plain(getattr(self, n)) for n in _names(JobMetric) if n != "spans"}
+
+
+class Spans(Sequence[Span]):
+    """All spans, read from the packed timelines when somebody asks for them."""
+
+    def __init__(self, sources: Sequence[Callable[[], Iterable[Span]]]) -> None:
+        self._sources = sources
+
+    @cached_property
+    def _all(self) -> tuple[Span, ...]:
+        return tuple(span for source in self._sources for span in source())
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
+        return self._all[index]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans) and self._all == other._all
+
+    def __hash__(self) -> int:
+        return hash(self._all)
 
 
 def _names(kind: type[JobMetric] | type[AttemptMetric]) -> list[str]:

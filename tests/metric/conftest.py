@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,12 +185,15 @@ class History:
 def check(metric: JobMetric) -> None:
     """Assert the invariants of every result."""
     wall = metric.wall_ns
-    assert wall == metric.end_ns - metric.begin_ns >= 0
+    assert wall == metric.end_ns - metric.begin_ns - metric.excluded_ns >= 0
     assert sum(metric.phases_ns.values()) == wall
     assert sum(metric.components_ns.values()) == wall
     assert sum(metric.levels_ns.values()) == wall
     assert min([0, *metric.phases_ns.values(), *metric.levels_ns.values()]) >= 0
-    assert sum(sum(a.phases_ns.values()) for a in metric.attempts) == wall
+    phases: Counter[str] = Counter()
+    for attempt in metric.attempts:
+        phases.update(attempt.phases_ns)
+    assert phases == Counter(metric.phases_ns)
     for attempt in metric.attempts:
         assert sum(attempt.phases_ns.values()) == attempt.end_ns - attempt.begin_ns
     assert metric.levels_ns["effective"] == metric.effective_ns
@@ -211,10 +217,53 @@ def seconds(phases: Any) -> dict[str, float]:
     return {name: value / SECOND for name, value in phases.items()}
 
 
+def by_hand(metric: JobMetric) -> dict[str, Any]:
+    """What a test computes by hand, in seconds: each attempt's phases, the rest of the job."""
+    return {
+        "attempts": [present(attempt.phases_ns) for attempt in metric.attempts],
+        "components": present(metric.components_ns),
+        "levels": present(metric.levels_ns),
+        "layers": dict(metric.nof_by_layer),
+        "causes": dict(metric.nof_by_cause),
+        "tts": metric.tts_ns / SECOND,
+        "ttr": [(recovery.ns / SECOND, recovery.recovered) for recovery in metric.ttr],
+        "utt": metric.utt_ns / SECOND,
+        "held": metric.held_ns / SECOND,
+        "wall": metric.wall_ns / SECOND,
+        "quality": [metric.quality, *metric.quality_reasons],
+    }
+
+
+def present(phases: Any) -> dict[str, float]:
+    """Return phase -> seconds, those alone that took any."""
+    return {name: value for name, value in seconds(phases).items() if value}
+
+
 @pytest.fixture
 def history() -> History:
     """An empty history."""
     return History()
+
+
+@pytest.fixture(scope="session")
+def new_history() -> type[History]:
+    """A maker of empty histories, for tests that need one per example."""
+    return History
+
+
+@pytest.fixture
+def second_example(history: History) -> History:
+    """The definition's second example: 10 + 90 + 30 + 38 + 32 = 200."""
+    second, third = (2, 0, 0), (3, 0, 0)
+    history.open("local_detached").submit(0).session(0, 0).phase("device_init", 0, 10)
+    history.train(10, 100, (0, 90)).ended(105, "infrastructure")
+    history.submit(110, 2, "relaunch").session(110, 112, second, hwm=90)
+    history.phase("checkpoint_restore", 115, None, second)
+    history.add("failure", 130, {"exit_code": 1}, attempt=second, rank=0)
+    history.ended(131, "application", second).submit(140, 3, "airflow", 2)
+    history.session(140, 142, third, hwm=90).phase("checkpoint_restore", 145, 168, third)
+    history.train(168, 200, (90, 106), third, first=2).session_ended(200, "success", third)
+    return history.ended(201, None, third).job_ended(201)
 
 
 @pytest.fixture(scope="session")
@@ -227,3 +276,16 @@ def invariants() -> Any:
 def in_seconds() -> Any:
     """Phase -> seconds instead of nanoseconds."""
     return seconds
+
+
+@pytest.fixture
+def told() -> Any:
+    """What a life's every number is compared with."""
+    return by_hand
+
+
+@pytest.fixture(scope="session")
+def lives() -> SimpleNamespace:
+    """Random lives of jobs: what the module of that name beside this one holds."""
+    held = runpy.run_path(str(Path(__file__).with_name("random_lives.py")))
+    return SimpleNamespace(**{name: it for name, it in held.items() if not name.startswith("_")})

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from airflow_ett.events import decode
-from airflow_ett.metric import COMPONENTS, component_of, measure
+from airflow_ett.metric import COMPONENTS, measure
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metric.md").read_text()
 
@@ -34,12 +34,3 @@ def test_the_table_of_components() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\w-]*) ?\| (.*) \|$", PAGE, re.MULTILINE)
     told = [(name, owner, tuple(re.findall(r"`(\w+)`", phases))) for name, owner, phases in rows]
     assert told == [(name, part.owner, part.phases) for name, part in COMPONENTS.items()]
-
-
-def test_every_phase_has_one_component() -> None:
-    phases = [phase for part in COMPONENTS.values() for phase in part.phases]
-    assert len(phases) == len(set(phases))
-    for name, part in COMPONENTS.items():
-        assert {component_of(phase) for phase in part.phases} == {name}
-    assert component_of("mine") == "wasted"
-    assert component_of("mine", in_loop=False) == "trainer_init"

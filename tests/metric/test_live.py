@@ -191,7 +191,7 @@ def test_the_dictionary_is_plain_json(history) -> None:
     assert set(result["attempts"][0]) == {
         *("submission", "scheduler_restart", "elastic_restart", "try", "layer", "cause"),
         *("evidence", "begin_ns", "end_ns", "detected_ns", "cursor_from", "cursor_to"),
-        *("resumed_from", "phases_ns", "host"),
+        *("resumed_from", "phases_ns", "host", "clock_skew", "slowest"),
     }
     assert set(result) == {
         *("dag_id", "run_id", "task_id", "map_index", "generation", "deployment", "job", "state"),
@@ -199,7 +199,9 @@ def test_the_dictionary_is_plain_json(history) -> None:
         *("effective_ns", "ett_pct", "ett_pct_held", "ett_pct_paper", "tts_ns", "ttr", "nof"),
         *("nof_by_cause", "nof_by_layer", "phases_ns", "components_ns", "levels_ns", "attempts"),
         *("checkpoints", "compiles", "accelerators", "scheduler", "utt_ns", "nos", "csbt_ns"),
-        *("wtt_ns", "at_risk_ns", "cause", "handle", "published"),
+        *("wtt_ns", "at_risk_ns", "cause", "handle", "published", "excluded_ns", "positions_ns"),
+        *("time_to_first_advance_ns", "held_components_ns", "windows", "current_phase"),
+        "progress_ns",
     }
     assert result["compiles"][0]["begin_ns"] == 14 * 10**9 - 3
     assert result["checkpoints"][0]["attempt"] == [1, 0, 0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_ett.metric import COMPONENTS, component_of
-from airflow_ett.metric.format import UNKNOWN, duration, percent, shares
+from airflow_ett.metric.format import UNKNOWN, duration, instant, percent, shares
+from airflow_ett.metric.phases import COMPONENTS, Components
 
 _HEADS = (
     *("Dag", "Task", "Run", "State", "Data"),
@@ -16,19 +16,19 @@ _HEADS = (
 _MOST_COLUMNS = 6
 
 
-def render(results: Sequence[Mapping[str, Any]]) -> str:
+def render(results: Sequence[Mapping[str, Any]], components: Components = COMPONENTS) -> str:
     """Return the text for jobs given as ``JobMetric.as_dict()`` data."""
-    jobs = _table([_HEADS, *(_job(result) for result in results)], texts=5)
-    return "\n\n".join([jobs, *(_phases(result) for result in results)])
+    jobs = table([_HEADS, *(_job(result) for result in results)], texts=5)
+    return "\n\n".join([jobs, *(_phases(result, components) for result in results)])
 
 
 def _job(result: Mapping[str, Any]) -> tuple[str, ...]:
     ttr = sum(recovery["ns"] for recovery in result["ttr"]) if result["ttr"] else None
     return (
-        result["dag_id"],
+        result["dag_id"] or f"job {result['job']}",
         _task(result),
         result["run_id"],
-        result["state"] + ("" if result["frozen"] else ", provisional"),
+        _state(result),
         result["quality"].replace("_", " "),
         duration(result["wall_ns"]),
         percent(result["ett_pct"]),
@@ -39,23 +39,46 @@ def _job(result: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _phases(result: Mapping[str, Any]) -> str:
+def _state(result: Mapping[str, Any]) -> str:
+    revision = result.get("revision", 1)
+    notes = ["provisional"] * (not result["frozen"]) + [f"revision {revision}"] * (revision > 1)
+    return ", ".join([result["state"], *notes])
+
+
+def _phases(result: Mapping[str, Any], components: Components) -> str:
     """The lifecycle timings: components and their phases by attempt, with the job's shares."""
     columns = _columns(result)
-    names = sorted(result["phases_ns"], key=_order)
+    names = sorted(result["phases_ns"], key=lambda phase: _order(phase, components))
     share = dict(zip(names, shares([result["phases_ns"][n] for n in names]), strict=True))
     rows = [("Phase", *(head for head, _ in columns), "Job", "Share", "Owner")]
     component = ""
     for name in names:
-        if component_of(name) != component:
-            component = component_of(name)
-            rows.append((component, *("" for _ in columns), "", "", COMPONENTS[component].owner))
+        if components.of(name) != component:
+            component = components.of(name)
+            rows.append((component, *("" for _ in columns), "", "", components[component].owner))
         parts = (_cell(phases.get(name)) for _, phases in columns)
         rows.append((f"  {name}", *parts, duration(result["phases_ns"][name]), share[name], ""))
     sums = (duration(sum(phases.values())) for _, phases in columns)
     rows.append(("Wall clock", *sums, duration(result["wall_ns"]), percent(100.0), ""))
-    title = f"{result['dag_id']}.{_task(result)}, run {result['run_id']}"
-    return f"{title}\n{_table(rows, texts=1)}"
+    return "\n".join([_title(result), *_remarks(result), table(rows, texts=1)])
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    if result["dag_id"]:
+        return f"{result['dag_id']}.{_task(result)}, run {result['run_id']}"
+    return f"job {result['job']}"
+
+
+def _remarks(result: Mapping[str, Any]) -> Iterator[str]:
+    """What else there is to know: why the data is doubted, what is left out, what goes on now."""
+    if result["quality_reasons"]:
+        yield f"{result['quality'].replace('_', ' ')}: {'; '.join(result['quality_reasons'])}"
+    if excluded := result.get("excluded_ns"):
+        yield f"left out: {duration(excluded)} of planned maintenance"
+    if phase := result.get("current_phase"):
+        progress = result["progress_ns"]
+        since = "" if progress is None else f" since {instant(progress)}"
+        yield f"now: {phase}; no progress{since}; at risk: {duration(result['at_risk_ns'])}"
 
 
 def _columns(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, int]]]:
@@ -72,11 +95,11 @@ def _columns(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, int]]]:
     return [attempts[0], (f"{len(attempts) - 5} others", others), *attempts[-4:]]
 
 
-def _order(phase: str) -> tuple[int, int, str]:
-    component = component_of(phase)
-    known = COMPONENTS[component].phases
+def _order(phase: str, components: Components) -> tuple[int, int, str]:
+    component = components.of(phase)
+    known = components[component].phases
     place = known.index(phase) if phase in known else len(known)
-    return list(COMPONENTS).index(component), place, phase
+    return list(components).index(component), place, phase
 
 
 def _task(result: Mapping[str, Any]) -> str:
@@ -89,8 +112,11 @@ def _cell(ns: int | None) -> str:
     return duration(ns) if ns else UNKNOWN
 
 
-def _table(rows: Sequence[Sequence[str]], *, texts: int) -> str:
-    """Align columns: the first ``texts`` ones left, numbers right, an owner at the end left."""
+def table(rows: Sequence[Sequence[str]], *, texts: int) -> str:
+    """Return rows as text with aligned columns.
+
+    The first ``texts`` ones stand left, numbers right, an owner at the end left.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = {*range(texts), *(i for i, head in enumerate(rows[0]) if head == "Owner")}
     lines = (

@@ -1,0 +1,121 @@
+"""Folding in portions: the order, the portions and the looks in between never show."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_ett.events import Event
+from airflow_ett.metric import Fold, JobMetric, measure, partition, track
+
+SEEDS = st.integers(0, 10**9)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_lengths() -> Iterator[None]:
+    """Strides and patience as short as the lives, so that every turn of them is taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(track, "_CHUNK", 2)
+        patch.setattr(track, "_PATIENCE", 2)
+        patch.setattr(partition, "_STRIDE", 2)
+        yield
+
+
+def same(got: JobMetric, wanted: JobMetric) -> None:
+    assert got.as_dict() == wanted.as_dict()
+    assert list(got.spans) == list(wanted.spans)
+    assert got == wanted
+
+
+def arranged(events: list[Event], rng: random.Random) -> list[Event]:
+    """In one of the orders in which logs come in."""
+    match rng.randint(0, 3):
+        case 0:
+            return rng.sample(events, len(events))
+        case 1:
+            return sorted(events, key=lambda event: event.time_ns)
+        case 2:
+            return sorted(events, key=lambda event: event.time_ns + rng.randint(0, 12))
+    return events
+
+
+def look(rng: random.Random) -> dict[str, Any]:
+    """Any present, any last sign, any stretches of maintenance."""
+    if rng.random() < 0.5:
+        return {}
+    stretches = [(rng.randint(0, 300), rng.randint(0, 300)) for _ in range(rng.randint(0, 2))]
+    moments = [rng.choice([None, rng.randint(0, 600)]) for _ in range(2)]
+    return {"now_ns": moments[0], "last_sign_ns": moments[1], "exclude": stretches}
+
+
+@settings(max_examples=700, deadline=None)
+@given(SEEDS)
+def test_each_look_sees_what_one_of_all_events_sees(lives, seed) -> None:
+    rng = random.Random(seed)
+    events = arranged(lives.any_life(seed), rng)
+    fold, at = Fold(), 0
+    while at < len(events):
+        portion = events[at : at + rng.randint(1, 4)]
+        at += len(portion)
+        fold.add(iter(portion))
+        if rng.random() < 0.2:
+            fold.add(rng.sample(events[:at], min(at, 2)))
+        if rng.random() < 0.5:
+            how = look(rng)
+            same(fold.measure(**how), measure(events[:at], **how))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(SEEDS)
+def test_order_copies_and_looks_change_nothing(lives, seed) -> None:
+    rng = random.Random(seed)
+    events = lives.any_life(seed)
+    shuffled = arranged([*events, *rng.sample(events, len(events) // 2)], rng)
+    cuts = sorted(rng.sample(range(len(shuffled) + 1), min(3, len(shuffled))))
+    fold = Fold()
+    for begin, end in zip([0, *cuts], [*cuts, len(shuffled)], strict=True):
+        fold.add(shuffled[begin:end])
+        fold.measure(**look(rng))
+    same(fold.measure(), measure(events))
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS)
+def test_a_strangers_events_change_only_the_quality(lives, seed) -> None:
+    rng = random.Random(seed)
+    events = lives.any_life(seed)
+    others = [replace(event, job="k") for event in lives.any_life(seed + 1)]
+    mixed = rng.sample([*events, *others], len(events) + len(others))
+    fold = Fold()
+    for event in mixed:
+        fold.add([event])
+        if rng.random() < 0.1:
+            fold.measure()
+    same(fold.measure(), measure(mixed))
+    if events:
+        alone, both = measure(events).as_dict(), measure(mixed).as_dict()
+        noted = {"events of 1 other jobs were skipped"} if others else set()
+        assert {*both.pop("quality_reasons")} == {*alone.pop("quality_reasons")} | noted
+        assert {**both, "quality": None} == {**alone, "quality": None}
+
+
+@settings(max_examples=300, deadline=None)
+@given(SEEDS)
+def test_settled_time_is_the_same_whenever_it_settles(lives, seed) -> None:
+    """However long the strides and the patience are, the numbers are the same."""
+    events = lives.any_life(seed)
+    fold = Fold()
+    for at in range(0, len(events), 3):
+        fold.add(events[at : at + 3])
+        fold.measure()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(track, "_CHUNK", 512)
+        patch.setattr(track, "_PATIENCE", 10**9)
+        patch.setattr(partition, "_STRIDE", 64)
+        same(fold.measure(), measure(events))
