@@ -60,6 +60,17 @@ OPTIONS: tuple[Option, ...] = (
         "sqlite:///{AIRFLOW_HOME}/ett/ett.db",
     ),
     Option("timezone", "Zone of the rollup's day buckets (an IANA name).", "UTC"),
+    Option(
+        "component_owners",
+        "Who owns which component of ETT%, such as `pt2_compile=compiler-team, wasted=storage`.",
+        "",
+    ),
+    Option(
+        "phase_components",
+        "Phases to move or to add to a component, such as `evaluation=shutdown, "
+        "my_warmup=trainer_init`. `effective` and `unattributed` stay as they are.",
+        "",
+    ),
 )
 
 _DEFAULTS = {option.name: option.default for option in OPTIONS}
@@ -75,6 +86,8 @@ class Settings:
     local_state_dir: Path
     sql_alchemy_conn: str
     timezone: str
+    component_owners: Mapping[str, str]
+    phase_components: Mapping[str, str]
 
 
 def airflow_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -104,6 +117,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         local_state_dir=_folder("local_state_dir", value("local_state_dir")),
         sql_alchemy_conn=value("sql_alchemy_conn"),
         timezone=value("timezone"),
+        component_owners=_pairs("component_owners", value("component_owners")),
+        phase_components=_pairs("phase_components", value("phase_components")),
     )
 
 
@@ -112,6 +127,19 @@ def _folder(name: str, text: str) -> Path:
     if not path.is_absolute():
         raise ConfigurationError(f"[ett] {name}", f"must be an absolute path, not {text!r}")
     return path
+
+
+def _pairs(name: str, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        left, _, right = map(str.strip, entry.partition("="))
+        if not left or not right:
+            problem = f"{entry!r} is not of the form name=name; entries are separated by commas"
+            raise ConfigurationError(f"[ett] {name}", problem)
+        if left in pairs:
+            raise ConfigurationError(f"[ett] {name}", f"{left!r} is given twice")
+        pairs[left] = right
+    return pairs
 
 
 def _reader(environ: Mapping[str, str]) -> Callable[[str], str]:

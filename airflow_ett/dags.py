@@ -31,11 +31,13 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
         def ingest() -> int:
             """Bring every pending job log into the store; return the number of new events."""
             from airflow_ett import config
+            from airflow_ett.metric import configured
             from airflow_ett.store import ingest_root, open_store, upgrade
 
             settings = config.load()
             upgrade(settings.sql_alchemy_conn)
-            with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
+            store = open_store(settings.sql_alchemy_conn, components=configured(settings))
+            with contextlib.closing(store):
                 report = ingest_root(store, settings.run_root)
             for problem in report.problems:
                 log.warning("%s", problem)

@@ -1,43 +1,74 @@
-"""What every benchmark prints and leaves behind: a table of ratios and a file of targets."""
+"""What every benchmark prints and leaves behind: a table and a file of targets."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path("build/bench")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure that the project wants to hold: at most ``target``, in ``unit``."""
+    """A figure that the project wants to hold: at most, or at least, ``target``, in ``unit``."""
 
     name: str
     value: float
     unit: str
     target: float
+    at_least: bool = False
 
     @property
     def met(self) -> bool:
         """Whether the figure holds."""
-        return self.value <= self.target
+        return self.value >= self.target if self.at_least else self.value <= self.target
 
 
 def publish(name: str, unit: str, figures: Mapping[str, float], targets: Iterable[Target]) -> None:
     """Print the figures with their ratio to the first, then the targets; write them as JSON."""
     base = next(iter(figures.values()))
-    width = max(len(label) for label in figures)
-    print(f"{'':{width}}  {unit:>10}  {'ratio':>8}")
-    for label, value in figures.items():
-        print(f"{label:{width}}  {value:10,.0f}  {value / base:8.2f}")
+    rows = [[label, number(value), f"{value / base:.2f}"] for label, value in figures.items()]
+    _print(["", unit, "ratio"], rows)
+    _conclude(name, {"unit": unit, "figures": dict(figures)}, targets)
+
+
+def publish_table(
+    name: str,
+    columns: Sequence[str],
+    rows: Mapping[str, Sequence[float | None]],
+    targets: Iterable[Target],
+) -> None:
+    """Print rows of figures (None: not measured), then the targets; write them as JSON."""
+    _print(["", *columns], [[label, *map(number, row)] for label, row in rows.items()])
+    figures = {label: dict(zip(columns, row, strict=True)) for label, row in rows.items()}
+    _conclude(name, {"figures": figures}, targets)
+
+
+def number(value: float | None) -> str:
+    """Return a figure with about three digits; a dash for None."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _print(columns: list[str], rows: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for first, *rest in [columns, *rows]:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        print("  ".join([first.ljust(widths[0]), *cells]))
+
+
+def _conclude(name: str, content: dict[str, Any], targets: Iterable[Target]) -> None:
     rows = [asdict(target) | {"met": target.met} for target in targets]
     for row in rows:
         word = "met" if row["met"] else "MISSED"
+        bound = "at least" if row["at_least"] else "at most"
         print(
-            f"{row['name']}: {row['value']:,.0f} {row['unit']}, target {row['target']:,.0f}: {word}"
+            f"{row['name']}: {number(row['value'])} {row['unit']}, "
+            f"target {bound} {number(row['target'])}: {word}"
         )
     FOLDER.mkdir(parents=True, exist_ok=True)
-    content = {"unit": unit, "figures": dict(figures), "targets": rows}
-    (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    (FOLDER / f"{name}.json").write_text(json.dumps(content | {"targets": rows}, indent=1) + "\n")

@@ -6,8 +6,12 @@ import contextlib
 import logging
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_ett import config
+
+if TYPE_CHECKING:
+    from airflow_ett.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,7 @@ class BestEffortIngest:
         self._every_s = every_s
         self._due = 0.0
         self._warned = False
+        self._store: Store | None = None
 
     def __call__(self, *, now: bool = False) -> None:
         """Ingest if it is due, or at once when ``now``."""
@@ -33,11 +38,11 @@ class BestEffortIngest:
             return
         self._due = time.monotonic() + self._every_s
         # SQLAlchemy takes a while to import, which DAG parsing is spared.
-        from airflow_ett.store import ingest_run_dir, open_store
+        from airflow_ett.store import ingest_run_dir
 
         try:
-            url = config.load().sql_alchemy_conn
-            with contextlib.closing(open_store(url, patience_s=_PATIENCE_S)) as store:
+            # Closed but kept: it knows the job already, and no connection waits for the next time.
+            with contextlib.closing(self._opened()) as store:
                 store.check()
                 ingest_run_dir(store, self._run_dir)
         except Exception as error:  # whatever it is, watching the training goes on
@@ -48,3 +53,14 @@ class BestEffortIngest:
                     error,
                 )
             self._warned = True
+
+    def _opened(self) -> Store:
+        from airflow_ett.metric import configured
+        from airflow_ett.store import open_store
+
+        if self._store is None:
+            settings = config.load()
+            components = configured(settings)
+            url = settings.sql_alchemy_conn
+            self._store = open_store(url, patience_s=_PATIENCE_S, components=components)
+        return self._store

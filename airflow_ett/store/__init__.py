@@ -2,7 +2,8 @@
 
 from airflow_ett.store import queries
 from airflow_ett.store.engine import Store, open_store
-from airflow_ett.store.ingest import IngestReport, ingest_root, ingest_run_dir
+from airflow_ett.store.ingest import ingest_root, ingest_run_dir
+from airflow_ett.store.report import IngestReport
 from airflow_ett.store.schema import upgrade
 
 __all__ = [

@@ -38,9 +38,11 @@ from sqlalchemy.exc import (
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from airflow_ett.errors import EventLogError, StoreError, StoreMismatch
+from airflow_ett.metric import COMPONENTS, Components
+from airflow_ett.store.folds import Folds
 
 VERSION_TABLE = "ett_alembic_version"
-REVISION = "0001"
+REVISION = "0002"
 """The revision that this version needs. Revisions are numbered, so that their order is theirs."""
 
 _SQLITE_BUSY = {5, 6}
@@ -52,7 +54,9 @@ _T = TypeVar("_T")
 class Store:
     """An open ETT database. ``open_store`` makes it; one per process will do."""
 
-    def __init__(self, url: URL, engine: Engine, patience_s: float) -> None:
+    def __init__(self, url: URL, engine: Engine, patience_s: float, components: Components) -> None:
+        self.components = components
+        self.folds = Folds()
         self._engine = engine
         self._patience_s = patience_s
         self.is_sqlite = url.get_backend_name() == "sqlite"
@@ -113,7 +117,7 @@ class Store:
             )
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; the next use opens new ones."""
         self._engine.dispose()
 
     def enter_wal(self) -> None:
@@ -151,12 +155,12 @@ class Store:
             raise StoreError(f"The ETT database {self.address} failed: {reason(error)}") from error
 
 
-def open_store(url: str, *, patience_s: float = 30.0) -> Store:
+def open_store(url: str, *, patience_s: float = 30.0, components: Components = COMPONENTS) -> Store:
     """Return the store at an SQLAlchemy URL of SQLite or Postgres; nothing is connected yet.
 
     ``patience_s`` bounds how long a read or a write waits for a lock, and for a server that does
-    not let it in (2 s at least, then). Raises :class:`StoreError` when the URL or its driver cannot
-    be used.
+    not let it in (2 s at least, then). Jobs are measured with ``components``.
+    Raises :class:`StoreError` when the URL or its driver cannot be used.
     """
     try:
         parsed = make_url(url)
@@ -174,7 +178,7 @@ def open_store(url: str, *, patience_s: float = 30.0) -> Store:
             f"[ett] sql_alchemy_conn: there is no driver for {parsed.drivername}. For Postgres "
             "install `airflow-ett[postgres]`."
         ) from error
-    return Store(parsed, engine, patience_s)
+    return Store(parsed, engine, patience_s, components)
 
 
 def is_about_values(error: Exception) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
-from airflow_ett.events import AttemptId, Event, Kind
-from airflow_ett.metric import component_of, measure
+from airflow_ett.events import AttemptId, Event
+from airflow_ett.metric import Components, JobMetric, Phase
 from airflow_ett.store import tables
 from airflow_ett.store.storable import row_of, whole
 
@@ -18,55 +18,49 @@ _COPIED = (
     *("frozen", "begin_ns", "end_ns", "wall_ns", "held_ns", "effective_ns", "ett_pct", "tts_ns"),
     *("nof", "nof_by_cause", "components_ns", "accelerators"),
 )
+_AT_ONCE = 5000
+_LOOP = {Phase.FIRST_BATCH, Phase.DATA_WAIT, Phase.REPLAY, Phase.TRAIN, Phase.LOOP_OTHER}
 
 
 def project(
     connection: Connection,
     job: str,
+    metric: JobMetric,
+    submitted: Iterable[Event],
+    components: Components,
     *,
-    open_interval: Event | None,
     now_ns: int,
-    last_sign_ns: int | None,
 ) -> None:
-    """Measure ``job`` from its stored events and replace its rows.
+    """Replace the rows of ``job`` by what the metric says, with ``components``, at ``now_ns``.
 
-    ``open_interval`` is what its trainer has not closed yet: measured with, never stored, since
-    the trainer may still write it, longer, under the same number. A result that has not changed
-    changes nothing; one that was frozen becomes its next revision. Raises whatever the events of
-    an odd job make it raise.
+    ``submitted`` are the job's events of that kind. A result that has not changed changes nothing.
+    Where other numbers than those of an ended job come out, because of late evidence or of other
+    components, they are its next revision; a version published since is no number.
     """
-    events = load_events(connection, job)
-    if open_interval is not None and not _holds(events, open_interval):
-        events.append(open_interval)
-    metric = measure(events, now_ns=now_ns, last_sign_ns=last_sign_ns)
     # As JSON gives it back, so that it compares with what is stored.
     result: dict[str, Any] = json.loads(json.dumps(metric.as_dict()))
-    known = select(tables.job.c.result, tables.job.c.frozen, tables.job.c.revision)
-    old = connection.execute(known.where(tables.job.c.job == job)).one_or_none()
-    if old is not None and old.result == result:
+    job_ = tables.job.c
+    known = select(job_.result, job_.frozen, job_.revision, job_.mapping).where(job_.job == job)
+    old = connection.execute(known).one_or_none()
+    if old is not None and (old.result, old.mapping) == (result, components.digest):
         return
     row = {name: result[name] for name in _COPIED}
-    row |= {
-        "job": job,
-        "attempts": len(result["attempts"]),
-        "result": result,
-        "revision": 1 if old is None else old.revision + bool(old.frozen),
-        "updated_ns": now_ns,
-        "rolled_up": False,
-    }
-    row = row_of(tables.job, row)
+    row |= {"attempts": len(result["attempts"]), "result": result, "mapping": components.digest}
+    if old is None or _numbers(old.result) != _numbers(result):
+        revision = 1 if old is None else old.revision + bool(old.frozen)
+        row |= {"revision": revision, "updated_ns": now_ns, "rolled_up": False}
     if old is None:
-        connection.execute(insert(tables.job), row)
+        connection.execute(insert(tables.job), row_of(tables.job, {"job": job, **row}))
     else:
-        connection.execute(update(tables.job).where(tables.job.c.job == job), row)
-    _replace(connection, job, _rows(result, events))
+        connection.execute(update(tables.job).where(job_.job == job), row_of(tables.job, row))
+    _replace(connection, job, _rows(metric, result, submitted, components))
 
 
-def load_events(connection: Connection, job: str) -> list[Event]:
-    """Return the stored events of ``job``, in no particular order."""
-    rows = connection.execute(select(tables.event).where(tables.event.c.job == job))
-    return [
-        Event(
+def load_events(connection: Connection, job: str) -> Iterator[Event]:
+    """Yield the stored events of ``job``, in no particular order."""
+    query = select(tables.event).where(tables.event.c.job == job)
+    for row in connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
+        yield Event(
             job=row.job,
             writer=row.writer,
             seq=row.seq,
@@ -77,8 +71,6 @@ def load_events(connection: Connection, job: str) -> list[Event]:
             data=row.data,
             extra=row.extra,
         )
-        for row in rows
-    ]
 
 
 def _attempt(row: Any) -> AttemptId | None:
@@ -87,17 +79,19 @@ def _attempt(row: Any) -> AttemptId | None:
     return AttemptId(row.submission, row.scheduler_restart, row.elastic_restart)
 
 
-def _holds(events: Iterable[Event], wanted: Event) -> bool:
-    return any(e.writer == wanted.writer and e.seq == wanted.seq for e in events)
+def _numbers(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name != "published"}
 
 
-def _rows(result: Mapping[str, Any], events: Iterable[Event]) -> dict[Table, list[dict[str, Any]]]:
+def _rows(
+    metric: JobMetric, result: Mapping[str, Any], submitted: Iterable[Event], components: Components
+) -> dict[Table, list[dict[str, Any]]]:
     return {
-        tables.submission: _submissions(events),
+        tables.submission: _submissions(submitted),
         tables.attempt: [
             {**attempt, "try_number": attempt["try"]} for attempt in result["attempts"]
         ],
-        tables.phase: [row for attempt in result["attempts"] for row in _phases(attempt)],
+        tables.phase: _phases(metric, components),
         tables.checkpoint: [
             {**saved, "number": number, "attempt": str(AttemptId(*saved["attempt"]))}
             for number, saved in enumerate(result["checkpoints"])
@@ -128,10 +122,10 @@ def _replace(
 
 def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
     rows: dict[int, dict[str, Any]] = {}
-    for event in events:
+    for event in sorted(events, key=lambda event: (event.time_ns, event.writer, event.seq)):
         data = event.data
         number = whole(data.get("submission"))
-        if event.kind != Kind.SUBMITTED or number is None:
+        if number is None:
             continue
         rows[number] = {
             "submission": number,
@@ -145,11 +139,29 @@ def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _phases(attempt: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The attempt's phases; names that are one as their column takes them are added up."""
-    rows: dict[str, dict[str, Any]] = {}
-    for phase, ns in attempt["phases_ns"].items():
-        name = row_of(tables.phase, {"phase": phase})["phase"]
-        row = rows.setdefault(name, {"phase": name, "component": component_of(phase), "ns": 0})
-        row["ns"] += ns
-    return [{**attempt, **row} for row in rows.values()]
+def _phases(metric: JobMetric, components: Components) -> list[dict[str, Any]]:
+    """The attempts' phases; names that are one as their column takes them are added up."""
+    early = _before_loop(metric, components)
+    rows: dict[tuple[AttemptId, str], dict[str, Any]] = {}
+    for attempt in metric.attempts:
+        for phase, ns in attempt.phases_ns.items():
+            name = row_of(tables.phase, {"phase": phase})["phase"]
+            in_loop = (attempt.id, phase) not in early
+            row = {**attempt.id._asdict(), "phase": name, "ns": 0}
+            row["component"] = components.of(phase, in_loop=in_loop)
+            rows.setdefault((attempt.id, name), row)["ns"] += ns
+    return list(rows.values())
+
+
+def _before_loop(metric: JobMetric, components: Components) -> set[tuple[AttemptId, str]]:
+    """The phases that no component knows, with their attempts, that began before the loop."""
+    found: set[tuple[AttemptId, str]] = set()
+    if all(map(components.knows, metric.phases_ns)):
+        return found
+    looping: set[AttemptId] = set()
+    for span in metric.spans:
+        if span.phase in _LOOP and span.lane == "main":
+            looping.add(span.attempt)
+        elif span.attempt not in looping:
+            found.add((span.attempt, span.phase))
+    return found

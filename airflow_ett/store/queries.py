@@ -23,8 +23,9 @@ _COLUMNS = (
 class JobRow:
     """One job. ``result`` is all that the metric says of it: ``JobMetric.as_dict()``.
 
-    ``revision`` counts from 1 and grows when the result of a job that had ended changes;
-    ``updated_ns`` is when this result was made.
+    ``revision`` counts from 1 and grows when the numbers of a job that had ended change;
+    ``updated_ns`` is when these numbers were made. ``result`` holds them, too, as ``revision`` and
+    ``revised_ns``.
     """
 
     job: str
@@ -88,7 +89,10 @@ def jobs(
     if limit is not None:
         query = query.limit(limit)
     with store.read() as connection:
-        return [JobRow(*row) for row in connection.execute(query)]
+        rows = [JobRow(*row) for row in connection.execute(query)]
+    for row in rows:
+        row.result.update(revision=row.revision, revised_ns=row.updated_ns)
+    return rows
 
 
 def dag_task_ids(store: Store, dag_id: str) -> list[str]:

@@ -76,6 +76,7 @@ source = Table(
     _key("path"),
     _text("job"),
     _whole("offset"),
+    Index("ix_ett_source_job", "job"),
 )
 
 quarantine = Table(
@@ -114,6 +115,8 @@ job = Table(
     _json("result"),
     _whole("revision"),
     _whole("updated_ns"),
+    # Components.digest of those it was measured with.
+    Column("mapping", String),
     # The rollup's bookkeeping: does it know this row, and under which day did it book it?
     Column("rolled_up", Boolean, nullable=False),
     Column("rolled_up_day", String),

@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from airflow_ett import config
 from airflow_ett.errors import StoreError
+from airflow_ett.metric import configured
 from airflow_ett.store import Store, open_store, queries
 from airflow_ett.ui import pages
 from airflow_ett.ui.access import Denied, ReadableDag, get_user
@@ -81,7 +82,13 @@ def _dag_page(source: JobSource, dag_id: str, period_key: str, *, show_all: bool
     period = period_of(period_key)
     rows = source(dag_id, since_ns=period.since(now_ns), limit=period.limit)
     results = [row.result for row in rows]
-    view = dag_view(results, period=period, now_ns=now_ns, show_all=show_all)
+    view = dag_view(
+        results,
+        period=period,
+        now_ns=now_ns,
+        show_all=show_all,
+        components=configured(config.load()),
+    )
     as_of_ns = max((row.updated_ns for row in rows), default=now_ns)
     if view is not None:
         return pages.dag_page(dag_id, view, as_of_ns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_ett.metric import COMPONENTS
+from airflow_ett.metric import COMPONENTS, Components
 from airflow_ett.ui.data import COMPONENT_LABELS, Job
 
 
@@ -114,9 +114,16 @@ def summarise(jobs: Sequence[Job], *, accelerated: bool) -> Summary:
     )
 
 
-def component_rows(jobs: Sequence[Job], now: Summary, before: Summary | None) -> list[ComponentRow]:
+def component_rows(
+    jobs: Sequence[Job],
+    now: Summary,
+    before: Summary | None,
+    components: Components = COMPONENTS,
+) -> list[ComponentRow]:
     """Return the seven rows of the components table in stack order."""
-    return [_component_row(name, jobs, now, before) for name in COMPONENT_LABELS]
+    return [
+        _component_row(name, components[name].owner, jobs, now, before) for name in COMPONENT_LABELS
+    ]
 
 
 def quantiles(values: Sequence[int]) -> Quantiles | None:
@@ -128,7 +135,7 @@ def quantiles(values: Sequence[int]) -> Quantiles | None:
 
 
 def _component_row(
-    name: str, jobs: Sequence[Job], now: Summary, before: Summary | None
+    name: str, owner: str, jobs: Sequence[Job], now: Summary, before: Summary | None
 ) -> ComponentRow:
     share = now.share_pct(name)
     share_before = before.share_pct(name) if before else None
@@ -138,7 +145,7 @@ def _component_row(
         good = (change > 0) == (name == "effective")
     return ComponentRow(
         name=name,
-        owner=COMPONENTS[name].owner,
+        owner=owner,
         share_pct=share,
         change=change,
         good=good,

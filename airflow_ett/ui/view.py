@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_ett.metric import COMPONENTS, Components
 from airflow_ett.ui.data import Job, jobs_of, weights
 from airflow_ett.ui.figures import Figure, run_bars
 from airflow_ett.ui.summary import ComponentRow, Summary, component_rows, summarise
@@ -73,9 +74,17 @@ class DagView:
 
 
 def dag_view(
-    results: Sequence[Mapping[str, Any]], *, period: Period, now_ns: int, show_all: bool
+    results: Sequence[Mapping[str, Any]],
+    *,
+    period: Period,
+    now_ns: int,
+    show_all: bool,
+    components: Components = COMPONENTS,
 ) -> DagView | None:
-    """Return the Dag tab's content, or None where the period has no job."""
+    """Return the Dag tab's content, or None where the period has no job.
+
+    ``components`` tells the owners to show.
+    """
     earlier, within = period.split(jobs_of(results), now_ns)
     if not within:
         return None
@@ -88,7 +97,7 @@ def dag_view(
         period=period,
         now=now,
         before=known_before,
-        components=component_rows(within, now, known_before),
+        components=component_rows(within, now, known_before, components),
         figure=run_bars(within),
         shown=newest if show_all else newest[:_ROWS],
         total=len(within),

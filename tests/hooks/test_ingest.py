@@ -89,3 +89,31 @@ def test_it_is_not_due_at_every_poll(
     ingest()
     with contextlib.closing(open_store(url)) as store:
         assert queries.jobs(store) == []
+
+
+def test_the_next_poll_reads_only_what_is_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write_job: Callable[..., RunDir]
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    upgrade(url)
+    run_dir = write_job(tmp_path / "runs", ended=False).path
+    ingest = BestEffortIngest(run_dir)
+    ingest(now=True)
+    monkeypatch.setattr("airflow_ett.store.batch.load_events", lambda *_: pytest.fail("read all"))
+    write_job(tmp_path / "runs")
+    ingest(now=True)
+    with contextlib.closing(open_store(url)) as store:
+        assert queries.jobs(store)[0].state == "succeeded"
+
+
+def test_jobs_are_measured_with_the_configured_components(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    monkeypatch.setenv("AIRFLOW__ETT__PHASE_COMPONENTS", "replay=shutdown")
+    upgrade(url)
+    BestEffortIngest(run_dir)(now=True)
+    with contextlib.closing(open_store(url)) as store:
+        (job,) = queries.jobs(store)
+        timings = queries.phases(store, job.job)
+    assert {row.component for row in timings if row.phase == "replay"} == {"shutdown"}

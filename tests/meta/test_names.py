@@ -14,9 +14,10 @@ PUBLIC = {
         Checkpoint FileDigest Manifest commit discard folder_name list_checkpoints local_path
         newest_committed newest_verified open_checkpoint retain verify""",
     "airflow_ett.metric": """
-        AttemptMetric COMPONENTS Checkpoint Compile Component JobMetric Phase Published Quality
-        Recovery Span component_of measure""",
+        AttemptMetric COMPONENTS Checkpoint Compile Component Components Fold JobMetric Phase
+        Published Quality Recovery Span configured measure""",
     "airflow_ett.publish": "Published publish",
+    "airflow_ett.peers": "Problem Told read_ml_goodput read_resiliency",
     "airflow_ett.store": "IngestReport Store ingest_root ingest_run_dir open_store queries upgrade",
     "airflow_ett.fleet": "render roll_up",
     "airflow_ett.operators": "ModelPublishOperator TorchXTrainingOperator",

@@ -15,7 +15,6 @@ from sqlalchemy import func, select
 
 from airflow_ett.errors import EventLogError
 from airflow_ett.events import Event, JobKey, Kind, RunDir
-from airflow_ett.metric import measure
 from airflow_ett.store import (
     IngestReport,
     Store,
@@ -26,6 +25,7 @@ from airflow_ett.store import (
     tables,
     upgrade,
 )
+from airflow_ett.store.folds import JobFold
 from airflow_ett.store.storable import row_of
 
 WriteJob = Callable[..., RunDir]
@@ -236,12 +236,14 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The jobs that the metric cannot measure."""
     poisoned = set[str]()
 
-    def fragile(events: list[Event], **clock: int | None) -> Any:
-        if events[0].job in poisoned:
-            raise KeyError("submission")
-        return measure(events, **clock)
+    measure = JobFold.measure
 
-    monkeypatch.setattr("airflow_ett.store.project.measure", fragile)
+    def fragile(fold: JobFold, open_interval: Event | None, **clock: Any) -> Any:
+        if fold.job in poisoned:
+            raise KeyError("submission")
+        return measure(fold, open_interval, **clock)
+
+    monkeypatch.setattr(JobFold, "measure", fragile)
     return poisoned
 
 
@@ -275,7 +277,8 @@ def test_a_frozen_job_that_cannot_be_measured_again_is_tried_again(
     ingest_root(store, tmp_path)
     before = queries.jobs(store)
     poison.add(job)
-    _append(run, [_line(job, 0, "published", {"version": "7"})])
+    state = {"submission": 2, "state": "SUCCEEDED", "ended_ns": BEGIN + 200 * S}
+    _append(run, [_line(job, 0, "scheduler_state", state)])
     assert ingest_root(store, tmp_path).new_events == 1
     assert queries.jobs(store) == before
     poison.clear()

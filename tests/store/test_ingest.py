@@ -212,32 +212,13 @@ def test_a_live_job_lasts_until_its_heartbeat_went_stale(
 
     def wall_s(now_s: int, beat_s: int) -> int:
         os.utime(beat, ns=(begin + beat_s * S,) * 2)
-        monkeypatch.setattr("airflow_ett.store.ingest.time.time_ns", lambda: begin + now_s * S)
+        monkeypatch.setattr("airflow_ett.store.batch.time.time_ns", lambda: begin + now_s * S)
         ingest_run_dir(store, run.path)
         return queries.jobs(store)[0].wall_ns // S
 
     assert wall_s(120, 118) == 120
     assert wall_s(1000, 121) == 121
     assert wall_s(2000, 121) == 121
-
-
-def test_a_frozen_result_that_changes_is_a_new_revision(
-    store: Store, tmp_path: Path, write_job: WriteJob
-) -> None:
-    run = write_job(tmp_path, ended=False)
-    ingest_run_dir(store, run.path)
-    write_job(tmp_path)
-    ingest_run_dir(store, run.path)
-    (first,) = queries.jobs(store)
-    assert (first.frozen, first.revision) == (True, 1)
-    log = LogWriter(run.launcher / "publish.jsonl", job=first.job, writer="publish")
-    log.append("published", {"version": "7", "uri": "file:///m/7", "begin": 1, "end": 2})
-    ingest_run_dir(store, run.path)
-    (second,) = queries.jobs(store)
-    assert second.revision == 2
-    assert second.updated_ns > first.updated_ns
-    assert second.result["published"][0]["version"] == "7"
-    assert _count(store, tables.publish) == 1
 
 
 def test_a_root_is_searched_for_what_is_unread(

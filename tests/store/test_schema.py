@@ -4,11 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from airflow_ett.errors import StoreError, StoreMismatch
 from airflow_ett.store import Store, open_store, schema, tables, upgrade
@@ -63,9 +64,32 @@ def test_the_revisions_make_exactly_the_tables(store: Store) -> None:
         assert compare_metadata(context, tables.metadata) == []
 
 
-def test_the_needed_revision_is_the_newest() -> None:
+def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+    return config
+
+
+def test_a_database_of_the_first_revision_keeps_its_rows(empty_url: str) -> None:
+    store = open_store(empty_url)
+    store.enter_wal()
+
+    def first(connection: Connection) -> None:
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(text("INSERT INTO ett_source VALUES ('a/log.jsonl', 'j', 7)"))
+
+    store.write(first)
+    upgrade(empty_url)
+    store.check()
+    with store.read() as connection:
+        assert connection.execute(select(tables.source)).all() == [("a/log.jsonl", "j", 7)]
+    store.close()
+
+
+def test_the_needed_revision_is_the_newest() -> None:
+    config = _config()
     assert ScriptDirectory.from_config(config).get_current_head() == REVISION
 
 

@@ -119,6 +119,15 @@ def test_the_tab_shows_the_numbers(site: Site, report: Make, silent: Make) -> No
     assert figure["layout"]["xaxis"]["categoryarray"] == ["run_a", "run_b"]
 
 
+def test_owners_are_the_configured_ones(
+    site: Site, report: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.reports = [report()]
+    assert "night-shift" not in site.client().get("/dag/ranker").text
+    monkeypatch.setenv("AIRFLOW__ETT__COMPONENT_OWNERS", "shutdown=night-shift")
+    assert "Shutdown night-shift" in _text(site.client().get("/dag/ranker").text)
+
+
 def test_shares_stand_beside_exactly_100(site: Site, report: Make) -> None:
     parts = dict.fromkeys(report()["components_ns"], 1)
     site.reports = [report(components_ns=parts, wall_ns=7)]

@@ -1,4 +1,4 @@
-"""The command line, as a user runs it."""
+"""Reports, ingest and the database on the command line, as a user runs it."""
 
 import json
 import subprocess
@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from airflow_ett.cli import main
-from airflow_ett.events import RunDir
+from airflow_ett.events import LogWriter, RunDir
 
 WriteJob = Callable[..., RunDir]
 Output = pytest.CaptureFixture[str]
+S = 1_000_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,24 @@ def test_a_single_run_directory(tmp_path: Path, write_job: WriteJob, capsys: Out
     assert "nodes/bad.jsonl, byte 0: not a line of JSON" in output.err
     assert main(["report", "--run-id", "none"]) == 0
     assert "No job of run " in capsys.readouterr().out
+
+
+def test_late_evidence_makes_a_revision_that_is_told(
+    tmp_path: Path, write_job: WriteJob, capsys: Output
+) -> None:
+    run = write_job(tmp_path / "runs")
+    main(["db", "upgrade"])
+    main(["ingest", str(run.path)])
+    assert main(["report"]) == 0
+    assert "revision" not in capsys.readouterr().out
+    (opened, *_) = next(run.logs()).read_text().splitlines()
+    state = {"submission": 2, "state": "SUCCEEDED", "ended_ns": json.loads(opened)["time"] + 95 * S}
+    late = LogWriter(run.launcher / "late.jsonl", job=json.loads(opened)["job"], writer="late")
+    late.append("scheduler_state", state)
+    late.close()
+    main(["ingest", str(run.path)])
+    assert main(["report"]) == 0
+    assert "  succeeded, revision 2  " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["report"], ["db", "check"], ["ingest", "."]])

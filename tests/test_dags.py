@@ -1,0 +1,33 @@
+"""The DAG that keeps the fleet's numbers up to date."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow_ett import config
+from airflow_ett.dags import rollup_dag
+from airflow_ett.events import RunDir
+from airflow_ett.metric import configured
+from airflow_ett.store import ingest_root, open_store, queries, upgrade
+
+
+def test_it_measures_with_the_configured_components(
+    tmp_path: Path, write_job: Callable[..., RunDir], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/ett.db")
+    monkeypatch.setenv("AIRFLOW__ETT__RUN_ROOT", str(tmp_path / "runs"))
+    monkeypatch.setenv("AIRFLOW__ETT__PHASE_COMPONENTS", "replay=shutdown")
+    write_job(tmp_path / "runs")
+    settings = config.load()
+    upgrade(settings.sql_alchemy_conn)
+    store = open_store(settings.sql_alchemy_conn, components=configured(settings))
+    with closing(store):
+        ingest_root(store, settings.run_root)
+        (before,) = queries.jobs(store)
+        assert before.result["components_ns"]["shutdown"] > 0
+        assert rollup_dag().get_task("ingest").python_callable() == 0
+        assert queries.jobs(store) == [before]
