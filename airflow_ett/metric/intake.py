@@ -72,12 +72,15 @@ class _Writer:
                 return place, rows, at
         raise KeyError(seq)
 
-    def forget_place(self) -> None:
-        """Find out anew which interval is the last: the one known may have been given up."""
+    def look_again(self) -> None:
+        """Find out anew which rows there are, and which is the last: some were taken out."""
         self.place = None
+        self.shelves = {place: rows for place, rows in self.shelves.items() if len(rows)}
+        for rows in self.shelves.values():
+            rows.stable = 0
         kept = (event.seq for event in self.kept.values() if event.kind == _INTERVAL)
-        rows = (rows.last_seq(self.number) for rows in self.shelves.values())
-        self.closed = max([-1, *kept, *rows])
+        told = (rows.last_seq(self.number) for rows in self.shelves.values())
+        self.closed = max([-1, *kept, *told])
 
     def _is_live(self) -> bool:
         kinds = [event.kind for event in self.kept.values()]
@@ -256,18 +259,15 @@ class Intake:
         return evidence
 
     def _gather_anew(self) -> None:
-        shelves = {place: rows for w in self._writers.values() for place, rows in w.shelves.items()}
         self._begin_anew()
-        for (name, number), rows in shelves.items():
-            rows.stable = 0
-            if len(rows):
-                self.has_trainer = True
+        for writer in self._writers.values():
+            writer.look_again()
+            for (name, number), rows in writer.shelves.items():
                 self._attempt(name).rank(number, rows)
+                self.has_trainer = True
         kept = (event for writer in self._writers.values() for event in writer.kept.values())
         for event in sorted(kept, key=order):
             self._sort_in(event)
-        for writer in self._writers.values():
-            writer.forget_place()
 
 
 def _place(event: Event) -> tuple[AttemptId, int] | None:

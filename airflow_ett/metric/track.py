@@ -116,7 +116,7 @@ class Track:
     def _start(self, course: Course) -> None:
         self.walk = Walk(course.attempt, course.hwm)
         self.settled = Partition(course.begin_ns)
-        self.early_ns = self.late_ns = course.begin_ns
+        self._early_ns = self._late_ns = course.begin_ns
         self._at = 0
         self._queue: list[Claim] = []
         self._presumed: set[Claim] = set()
@@ -128,8 +128,8 @@ class Track:
 
     def _widen(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
-            self.early_ns = min(self.early_ns, claim.begin_ns)
-            self.late_ns = max(self.late_ns, claim.end_ns)
+            self._early_ns = min(self._early_ns, claim.begin_ns)
+            self._late_ns = max(self._late_ns, claim.end_ns)
 
     def _limit(self, course: Course) -> int:
         """Return how far the track may settle."""
@@ -187,7 +187,7 @@ class Track:
                 settled.book(stop, other_key)
             taken += 1
         self._at += taken
-        self.late_ns = max(self.late_ns, settled.end_ns)
+        self._late_ns = max(self._late_ns, settled.end_ns)
         return taken
 
     def _settle_cluster(self, course: Course, limit: int) -> bool:
@@ -215,6 +215,7 @@ class Track:
                 heappush(self._queue, claim)
             return False
         steps, gains = self._step(course, self._at, at)
+        self._widen(steps)
         self._at = at
         self._book(self.settled, claims + steps, stop, gains)
         return True
@@ -222,15 +223,15 @@ class Track:
     def _follow_tail(self, course: Course) -> None:
         moving = [claim for claim in course.open if claim not in self._presumed]
         steps, gains = self._step(course, self._at, len(course.rows))
-        self._widen(moving)
+        claims = self._queue + moving + steps
+        self.early_ns = min([self._early_ns, *(claim.begin_ns for claim in claims)])
+        self.late_ns = max([self._late_ns, *(claim.end_ns for claim in claims)])
         self.tail = Partition(self.settled.end_ns)
-        self._book(self.tail, self._queue + moving + steps, course.stop_ns, gains)
+        self._book(self.tail, claims, course.stop_ns, gains)
 
     def _step(self, course: Course, first: int, end: int) -> tuple[list[Claim], list[Gain]]:
         claims, gains = self.walk.take(course.rows.between(first, end))
-        claims = cut(claims, course.cut_ns, FOREVER)
-        self._widen(claims)
-        return claims, gains
+        return cut(claims, course.cut_ns, FOREVER), gains
 
     def _book(
         self,

@@ -126,3 +126,14 @@ def test_a_reader_that_has_seen_enough_of_a_short_text_is_no_error() -> None:
         done.stdout.close()
         assert done.stderr.read() == b""
     assert done.returncode == 0
+
+
+def test_a_command_that_is_interrupted_just_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("airflow_ett.cli.numbers.Jobs", interrupt)
+    assert main(["metric", "-"]) == 130
+    assert tuple(capsys.readouterr()) == ("", "")

@@ -69,6 +69,8 @@ def _consistent(choose: random.Random) -> dict[str, int]:
     """Parts of an interval that sum to its length."""
     wait, step, other = (choose.choice([0, choose.randint(0, 9)]) for _ in range(3))
     begin, cursor = choose.randint(0, 50), choose.randint(0, 8)
+    if choose.random() < 0.01:
+        step = 2**63 - 1 - begin - wait - other
     return {
         **{"from": begin, "to": begin + wait + step + other},
         **{"wait_ns": wait, "step_ns": step, "other_ns": other, "steps": choose.randint(0, 3)},

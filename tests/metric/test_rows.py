@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_ett.events import AttemptId, Event
-from airflow_ett.metric.rows import FOREVER, Row, Rows, read_row
+from airflow_ett.metric.fields import FOREVER
+from airflow_ett.metric.rows import Row, Rows, read_row
 
 WHOLE: dict[str, Any] = {"from": 10, "to": 20, "cursor_from": 0, "cursor_to": 5, "steps": 2}
 WHOLE |= {"step_ns": 6, "wait_ns": 3, "other_ns": 1}
