@@ -109,8 +109,14 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
 
 
+def _needed(fields: Mapping[str, Any], name: str) -> Any:
+    if name not in fields:
+        raise EventLogError(f"{name} is missing")
+    return fields[name]
+
+
 def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
+    value = _needed(fields, name)
     if not isinstance(value, str) or not value:
         raise EventLogError(f"{name} is not a text but {value!r}")
     if _UNSTORABLE.search(value):
@@ -119,7 +125,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 
 
 def _whole(fields: Mapping[str, Any], name: str) -> int:
-    value: Any = fields.get(name)
+    value = _needed(fields, name)
     if not _is_whole(value):
         raise EventLogError(f"{name} is not a whole number from 0 to 2**63 - 1 but {value!r}")
     return int(value)

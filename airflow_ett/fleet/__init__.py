@@ -1,6 +1,5 @@
-"""Over the whole fleet: the rollup, and reports for people."""
+"""Over the whole fleet: the rollup."""
 
 from airflow_ett.fleet.rollup import roll_up
-from airflow_ett.metric.report import render
 
-__all__ = ["render", "roll_up"]
+__all__ = ["roll_up"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.checkpoints import newest_committed
-from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind, read_cursor
+from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind
 from airflow_ett.launch.history import Submission
 from airflow_ett.launch.joblog import RunDirLog
 
@@ -55,7 +55,7 @@ def close_interval(log: RunDirLog, submission: Submission) -> None:
     The trainer's agent may have done so, too: it is the same event, and ingest keeps one.
     """
     with contextlib.suppress(OSError):
-        record = read_cursor(log.run_dir.cursor)
+        record = log.run_dir.last_cursor()
         if record is not None and record.submission == submission.number:
             event = record.open_interval(log.key.id)
             if event is not None:
@@ -71,9 +71,3 @@ def committed_cursor(log: RunDirLog, checkpoints: str, last: Submission | None) 
     told = log.submission_events(last.number) if last else []
     cursors = [int(e.data["cursor"]) for e in told if e.kind == Kind.CHECKPOINT_COMMITTED]
     return max([newest.cursor if newest else 0, last.resume_cursor if last else 0, *cursors])
-
-
-def last_heartbeat_ns(log: RunDirLog) -> int:
-    """Return when an agent of the job last gave a sign of life, 0 if never."""
-    files = log.run_dir.nodes.glob("heartbeat-*")
-    return max((file.stat().st_mtime_ns for file in files), default=0)

@@ -27,7 +27,6 @@ from airflow_ett.launch.aftermath import (
     close_interval,
     committed_cursor,
     describe,
-    last_heartbeat_ns,
     newest_attempt,
 )
 from airflow_ett.launch.history import History, Submission, apply, fold
@@ -310,7 +309,7 @@ class Watcher:
         if self._unknown_since_ns is None:
             self._unknown_since_ns = now
             log.warning("Job %s: the scheduler does not know %s", self._log.key, self.handle)
-        silent_ns = min(now - self._unknown_since_ns, now - last_heartbeat_ns(self._log))
+        silent_ns = min(now - self._unknown_since_ns, now - (self._log.run_dir.heartbeat_ns() or 0))
         return silent_ns >= UNKNOWN_GRACE_S * 1e9
 
     def _note_state(self, submission: Submission, status: SchedulerStatus) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from airflow_ett.events import AttemptId, Event
-from airflow_ett.metric import Components, JobMetric, Phase
+from airflow_ett.metric import Components, JobMetric
 from airflow_ett.store import tables
 from airflow_ett.store.storable import row_of, whole
 
@@ -19,7 +19,6 @@ _COPIED = (
     *("nof", "nof_by_cause", "components_ns", "accelerators"),
 )
 _AT_ONCE = 5000
-_LOOP = {Phase.FIRST_BATCH, Phase.DATA_WAIT, Phase.REPLAY, Phase.TRAIN, Phase.LOOP_OTHER}
 
 
 def project(
@@ -53,7 +52,7 @@ def project(
         connection.execute(insert(tables.job), row_of(tables.job, {"job": job, **row}))
     else:
         connection.execute(update(tables.job).where(job_.job == job), row_of(tables.job, row))
-    _replace(connection, job, _rows(metric, result, submitted, components))
+    _replace(connection, job, _rows(metric, result, submitted))
 
 
 def load_events(connection: Connection, job: str) -> Iterator[Event]:
@@ -84,14 +83,14 @@ def _numbers(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(
-    metric: JobMetric, result: Mapping[str, Any], submitted: Iterable[Event], components: Components
+    metric: JobMetric, result: Mapping[str, Any], submitted: Iterable[Event]
 ) -> dict[Table, list[dict[str, Any]]]:
     return {
         tables.submission: _submissions(submitted),
         tables.attempt: [
             {**attempt, "try_number": attempt["try"]} for attempt in result["attempts"]
         ],
-        tables.phase: _phases(metric, components),
+        tables.phase: _phases(metric),
         tables.checkpoint: [
             {**saved, "number": number, "attempt": str(AttemptId(*saved["attempt"]))}
             for number, saved in enumerate(result["checkpoints"])
@@ -139,29 +138,15 @@ def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _phases(metric: JobMetric, components: Components) -> list[dict[str, Any]]:
-    """The attempts' phases; names that are one as their column takes them are added up."""
-    early = _before_loop(metric, components)
+def _phases(metric: JobMetric) -> list[dict[str, Any]]:
+    """The attempts' phases; names that are one as their column takes them are added up.
+
+    Of a phase with two components, before and in the loop, the one that took longer is told.
+    """
     rows: dict[tuple[AttemptId, str], dict[str, Any]] = {}
     for attempt in metric.attempts:
-        for phase, ns in attempt.phases_ns.items():
-            name = row_of(tables.phase, {"phase": phase})["phase"]
-            in_loop = (attempt.id, phase) not in early
-            row = {**attempt.id._asdict(), "phase": name, "ns": 0}
-            row["component"] = components.of(phase, in_loop=in_loop)
+        for booking, ns in sorted(attempt.booked.items(), key=lambda part: -part[1]):
+            name = row_of(tables.phase, {"phase": booking.phase})["phase"]
+            row = {**attempt.id._asdict(), "phase": name, "component": booking.component, "ns": 0}
             rows.setdefault((attempt.id, name), row)["ns"] += ns
     return list(rows.values())
-
-
-def _before_loop(metric: JobMetric, components: Components) -> set[tuple[AttemptId, str]]:
-    """The phases that no component knows, with their attempts, that began before the loop."""
-    found: set[tuple[AttemptId, str]] = set()
-    if all(map(components.knows, metric.phases_ns)):
-        return found
-    looping: set[AttemptId] = set()
-    for span in metric.spans:
-        if span.phase in _LOOP and span.lane == "main":
-            looping.add(span.attempt)
-        elif span.attempt not in looping:
-            found.add((span.attempt, span.phase))
-    return found

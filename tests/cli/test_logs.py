@@ -68,7 +68,7 @@ def test_bad_lines_are_told_with_their_place_and_lose_nothing(
     assert json.loads(output.out) == good
     told = output.err.splitlines()
     assert told[0].startswith(f"airflow-ett: {log}, byte {len(first)}: not a line of JSON")
-    assert told[1].startswith(f"airflow-ett: {log}, byte {len(first) + 9}: job is not a text")
+    assert told[1].startswith(f"airflow-ett: {log}, byte {len(first) + 9}: job is missing")
     assert len(told) == 2
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content[:-5])))

@@ -80,7 +80,6 @@ def test_every_sum_is_the_wall_clock(lives, invariants, seed, now, sign) -> None
     metric = measure(lives.any_life(seed), now_ns=now, last_sign_ns=sign)
     invariants(metric)
     check_sums(metric)
-    assert metric.utt_ns + metric.at_risk_ns <= metric.effective_ns
 
 
 @settings(max_examples=800, deadline=None)
@@ -140,6 +139,7 @@ def test_an_honest_log_is_measured_exactly(lives, seed) -> None:
     ended = [event for event in events if event.kind == "attempt_ended"]
     assert metric.nof == sum(event.data["cause"] == "preempted" for event in ended)
     assert not [reason for reason in metric.quality_reasons if "missing" in reason]
+    assert metric.utt_ns + metric.at_risk_ns <= metric.effective_ns
 
 
 @settings(max_examples=150, deadline=None)
@@ -157,5 +157,5 @@ def test_a_log_followed_line_by_torn_line_is_the_log(lives, tmp_path_factory, se
         events += chunk.events
         fold.add(chunk.events)
         fold.measure()
-    assert events == read_log(path).events != () or not content
+    assert tuple(events) == read_log(path).events
     assert fold.measure() == measure(events)
