@@ -90,8 +90,9 @@ class CompileWatcher:
         hits, misses = _cache_counts()
         data = {
             "duration_ns": length,
-            "hits": hits - running.hits,
-            "misses": misses - running.misses,
+            # Whoever resets torch's counters in between makes them start at 0.
+            "hits": max(0, hits - running.hits),
+            "misses": max(0, misses - running.misses),
             "lane": running.span.lane,
         }
         ended = running.span.begin + length + self._offset
