@@ -76,8 +76,6 @@ class _Writer:
         """Find out anew which rows there are, and which is the last: some were taken out."""
         self.place = None
         self.shelves = {place: rows for place, rows in self.shelves.items() if len(rows)}
-        for rows in self.shelves.values():
-            rows.stable = 0
         kept = (event.seq for event in self.kept.values() if event.kind == _INTERVAL)
         told = (rows.last_seq(self.number) for rows in self.shelves.values())
         self.closed = max([-1, *kept, *told])

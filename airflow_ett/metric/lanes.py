@@ -111,18 +111,18 @@ class Lanes:
         return self._notes
 
     def _begin(self, name: _Name, event: Event) -> None:
-        phase = text(event.data, "phase") or Phase.UNATTRIBUTED.value
-        if phase in RESERVED:
-            self._notes.add(
-                f"attempt {self._attempt} opened phase {phase} by name: taken for loop_other"
-            )
+        phase = text(event.data, "phase")
+        lane = text(event.data, "lane") or MAIN
+        if phase is None or phase in RESERVED:
+            what = "a phase without a name" if phase is None else f"phase {phase} by name"
+            self._notes.add(f"attempt {self._attempt} opened {what}: taken for loop_other")
             phase = Phase.LOOP_OTHER.value
-        elif phase == Phase.FIRST_BATCH:
+        elif phase == Phase.FIRST_BATCH and lane == MAIN:
             known = self.first_batch_ns
             self.first_batch_ns = event.time_ns if known is None else min(known, event.time_ns)
-        elif phase == Phase.SHUTDOWN:
+        elif phase == Phase.SHUTDOWN and lane == MAIN:
             insort(self.shutdown_ns, event.time_ns)
-        self.open[name] = Opened(event.time_ns, phase, text(event.data, "lane") or MAIN)
+        self.open[name] = Opened(event.time_ns, phase, lane)
 
     def _close(self, name: _Name, end_ns: int) -> None:
         opened = self.open.pop(name)

@@ -172,7 +172,8 @@ class Rows:
         """Put ``row`` in place of row ``at``: an open interval grows so with each look at it."""
         old = self._cut(at)
         self.append(row)
-        if row[0] != old.begin_ns or row[1] < old.end_ns or row[10] < old.time_ns:
+        first, last = min(row[0], row[10]), max(row[1], row[10])
+        if first > min(old.begin_ns, old.time_ns) or last < max(old.end_ns, old.time_ns):
             self._scan()
 
     def _cut(self, at: int) -> Row:

@@ -107,7 +107,6 @@ class Track:
         return (
             course.rows.stable >= self._at
             and course.rows.begin_ns(self._at) >= edge
-            and edge <= course.stop_ns
             and all(claim.begin_ns >= edge for claim in (*fresh, *moving))
             and self._presumed.issubset(course.open)
             and before.agrees(course, edge)
@@ -135,8 +134,6 @@ class Track:
         """Return how far the track may settle."""
         rows = course.rows
         newest = len(rows) - 1
-        while newest > self._at and rows.row(newest - 1).fragment:
-            newest -= 1
         limit = min(rows.begin_ns(newest), course.stop_ns) if newest >= self._at else 0
         moving = [claim for claim in course.open if claim not in self._presumed]
         first = min((claim.begin_ns for claim in moving), default=limit)

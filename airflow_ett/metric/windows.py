@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from airflow_ett.metric.format import apportion
 from airflow_ett.metric.partition import Booked
 from airflow_ett.metric.phases import Components
 from airflow_ett.metric.result import Window
@@ -75,8 +76,7 @@ def _rest(timelines: Sequence[Timeline], excluded: Sequence[Stretch], time_ns: i
 
 
 def _share(booked: Booked, length_ns: int) -> Booked:
-    """Return ``length_ns`` of what is booked, in its proportions; the largest takes the rest."""
-    whole = booked.total()
-    share = Counter({booking: ns * length_ns // whole for booking, ns in booked.items()})
-    share[max(booked, key=lambda booking: (booked[booking], booking))] += length_ns - share.total()
-    return share
+    """Return ``length_ns`` of what is booked, in its proportions."""
+    bookings = sorted(booked)
+    shares = apportion([booked[booking] for booking in bookings], length_ns)
+    return Counter(dict(zip(bookings, shares, strict=True)))

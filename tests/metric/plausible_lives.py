@@ -27,7 +27,7 @@ class Life:
         self.now = 100
         self.cursor = self.hwm = self.saved = 0
         self._seq: Counter[str] = Counter()
-        self._later: list[Callable[[], None]] = []
+        self._later: list[Callable[[], object]] = []
 
     def add(self, kind: str, attempt: AttemptId | None, rank: int | None, **fields: Any) -> Event:
         writer = "launcher" if rank is None else f"t{attempt}-{rank}"
@@ -51,7 +51,9 @@ class Life:
             attempt = AttemptId(number, restart, elastic)
             cause = None if at == count - 1 and choose.random() < 0.6 else "preempted"
             if cause and not self.plain:
-                cause = choose.choice(["preempted", "application", "user_restart", cause])
+                cause = choose.choice(
+                    ["preempted", "application", "user_restart", "user_cancelled"]
+                )
             self.attempt(attempt, cause, choose.random() < 0.8)
             self.wait()
             number, restart, elastic = choose.choice(
@@ -71,7 +73,7 @@ class Life:
         self.add("scheduler_state", None, None, submission=attempt[0], **started)
         if lives:
             self.live(attempt, cause)
-        if cause == "user_restart":
+        if cause in ("user_restart", "user_cancelled"):
             self.add("cancel_requested", None, None, submission=attempt[0], reason=cause)
         self.wait()
         while self._later:
@@ -114,7 +116,7 @@ class Life:
         span, lane = str(len(self.events)), self.random.choice(["main", "main", "side"])
         self.add("phase_begin", attempt, 0, span=span, phase=name, lane=lane)
         if self.random.random() < 0.7:
-            self._later.append(lambda: void(self.add("phase_end", attempt, 0, span=span)))
+            self._later.append(lambda: self.add("phase_end", attempt, 0, span=span))
 
     def steps(self, attempt: AttemptId, rank: int = 0) -> None:
         begin, cursor = self.now, self.cursor
@@ -165,10 +167,10 @@ class Life:
         self.add("stalled", attempt, 0, begin=begin)
         if self.random.random() < 0.6:
             over = self.now + self.random.randint(-9, 3)
-            self._later.append(lambda: void(self.add("stalled", attempt, 0, begin=begin, end=over)))
+            self._later.append(lambda: self.add("stalled", attempt, 0, begin=begin, end=over))
 
     def oddity(self, attempt: AttemptId) -> None:
-        match self.random.randint(0, 3):
+        match self.random.randint(0, 4):
             case 0:
                 self.cursor = max(0, self.cursor - 3)
             case 1:
@@ -178,9 +180,7 @@ class Life:
                 self.phase(attempt, "first_batch")
             case 2:
                 self.add("resumed", attempt, 0, checkpoint="c", cursor=self.saved, hwm=self.hwm)
+            case 3:
+                self.add("compile", attempt, 0, duration_ns=self.random.randint(0, 20))
             case _:
                 self.add("of_the_future", attempt, 0, phase="train", more={"deep": [1]})
-
-
-def void(_: object) -> None:
-    """Make nothing of it."""

@@ -119,3 +119,47 @@ def test_settled_time_is_the_same_whenever_it_settles(lives, seed) -> None:
         patch.setattr(track, "_PATIENCE", 10**9)
         patch.setattr(partition, "_STRIDE", 64)
         same(fold.measure(), measure(events))
+
+
+@pytest.mark.parametrize("behind", [0, 1, 5])
+def test_a_fragment_that_tells_of_steps_is_one_all_the_same(history, behind) -> None:
+    """Whether it is the newest that is known or lies far behind."""
+    history.open().submit(0).session(0, 0).steps(0, 10, (0, 1)).steps(10, 20, (1, 2))
+    history.steps(20, 30, (2, 3), fragment=True)
+    history.events[-1].data["steps"] = 1
+    for at in range(behind + 1):
+        history.steps(30 + 10 * at, 40 + 10 * at, (2 + at, 3 + at))
+    assert history.measure().phases_ns == {"train": (40 + 10 * behind) * 10**9}
+
+
+def test_where_the_loop_begins_may_be_told_late(history) -> None:
+    """After an interruption nothing but a phase's component shows it."""
+    history.open().submit(0).session(0, 1).add("failure", 5, attempt=(1, 0, 0), rank=0)
+    history.phase("own", 7, 9).steps(10, 20, (0, 1)).steps(20, 30, (1, 2)).steps(30, 40, (2, 3))
+    history.ended(41, "application")
+    fold = Fold()
+    fold.add(history.events)
+    assert fold.measure().components_ns["wasted"] == 4 * 10**9
+    fold.add(history.phase("first_batch", 6, 8).events[-2:])
+    assert fold.measure().components_ns["wasted"] == 5 * 10**9
+    same(fold.measure(), measure(history.events))
+
+
+@pytest.mark.parametrize("behind", [0, 1, 5])
+def test_until_the_last_rank_steps_it_leads_however_many_steps_the_main_one_made(
+    history, behind
+) -> None:
+    history.open().submit(0).session(0, 0).session(0, 0, rank=1).steps(25, 35, (0, 1), rank=1)
+    for at in range(4 + behind):
+        history.steps(10 * at, 10 * (at + 1), (at, at + 1))
+    assert history.measure().phases_ns["train"] == (15 + 10 * behind) * 10**9
+
+
+@pytest.mark.parametrize("behind", [1, 2, 6])
+def test_of_intervals_that_overlap_the_later_one_counts(history, behind) -> None:
+    history.open().submit(0).session(0, 0).steps(0, 10, (0, 1)).steps(10, 20, (1, 2))
+    history.steps(15, 30, (2, 3), wait=5)
+    for at in range(3, 3 + behind):
+        history.steps(10 * at, 10 * (at + 1), (at, at + 1))
+    train = 10 + 5 + 10 + 10 * behind
+    assert history.measure().phases_ns == {"train": train * 10**9, "data_wait": 5 * 10**9}

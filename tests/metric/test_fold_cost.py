@@ -35,7 +35,7 @@ def training(count: int, outer: str | None = None) -> Iterator[Event]:
     yield event(0, 0, "session_started")
     if outer:
         yield event(1, 0, "phase_begin", span="outer", phase=outer)
-        seq += 1
+        seq, now = 2, 4
     for number in range(count):
         yield interval(seq, now, number)
         seq, now = seq + 1, now + 10
@@ -158,6 +158,21 @@ def test_a_phase_that_stays_open_does_not_make_each_look_longer(meter) -> None:
     assert fold.measure() == whole
     assert whole.as_dict() == fold.measure().as_dict()
     assert whole.phases_ns["evaluation"] > 0
+
+
+def test_an_open_phase_that_was_presumed_over_may_end_before_it_began(meter) -> None:
+    events, at = [*training(3_001)], 500
+    began = events[at].time_ns - 3
+    data = {"span": "u", "phase": "evaluation"}
+    opened = Event("j", "u", 0, began, "phase_begin", FIRST, 0, data)
+    closed = Event("j", "u", 1, 7, "phase_end", FIRST, 0, {"span": "u"})
+    fold = Fold()
+    for news in (events[:at], [opened], events[at:], [closed]):
+        fold.add(news)
+        fold.measure()
+    wanted = measure([*events, opened, closed])
+    assert fold.measure() == wanted
+    assert "phase evaluation of attempt 1.0.0 ends before it begins" in wanted.quality_reasons
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def taken(events: list[Event]) -> Intake:
     return intake
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(NUMBERED, st.integers(0, 3))
 def test_the_numbers_that_are_missing(numbered, copies) -> None:
     """Of a Session that has not ended, one may be reserved for the interval that is open."""
@@ -87,7 +87,7 @@ def state(intake: Intake) -> Any:
     return attempts, seen
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=6), st.booleans())
 def test_of_two_under_one_number_the_same_counts_in_any_order(versions, beside) -> None:
     around = [event(seq, "interval") for seq in (0, 1, 2, 4)] if beside else []

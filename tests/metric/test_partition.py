@@ -31,7 +31,7 @@ def made(begin: int, booked: list[tuple[int, Booking]]) -> Partition:
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 50), BOOKED)
 def test_sums_up_to_any_moment(begin, booked) -> None:
     found = made(begin, booked)
@@ -43,7 +43,7 @@ def test_sums_up_to_any_moment(begin, booked) -> None:
     assert found.last_phase == (line[-1].phase if line else None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 50), BOOKED)
 def test_spans_lie_side_by_side(begin, booked) -> None:
     found = made(begin, booked)

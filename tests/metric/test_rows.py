@@ -54,7 +54,7 @@ def check(rows: Rows, plain: list[tuple[int, ...]]) -> None:
         assert rows.last_seq(writer) == max([r[8] for r in plain if r[9] == writer], default=-1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(ROWS, st.integers(1, 2), st.randoms(use_true_random=False))
 def test_rows_in_any_order(rows, writers, rng) -> None:
     plain = numbered(rows, writers)
@@ -66,7 +66,7 @@ def test_rows_in_any_order(rows, writers, rng) -> None:
     check(found, plain)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(ROWS.filter(bool), ROWS.filter(bool), st.randoms(use_true_random=False))
 def test_rows_replaced_and_removed(rows, others, rng) -> None:
     plain = sorted(numbered(rows, 2))
@@ -88,7 +88,7 @@ def test_rows_replaced_and_removed(rows, others, rng) -> None:
         assert [*found.between(0, found.stable)] == before[: found.stable]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(ROWS, ROWS)
 def test_what_is_stable_has_not_moved(rows, more) -> None:
     plain = numbered([*rows, *more], 1)

@@ -76,7 +76,7 @@ def test_of_several_ranks_the_longest_blocking_counts() -> None:
     assert saves.blocking_ns == 8
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 10**9))
 def test_portions_and_order_change_nothing(seed) -> None:
     rng = random.Random(seed)

@@ -21,7 +21,7 @@ def moments(stretches: list[tuple[int, int]]) -> set[int]:
     return {moment for begin, end in stretches for moment in range(begin, end)}
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(STRETCHES, EDGES, EDGES)
 def test_the_union_covers_the_same_once(stretches, begin, end) -> None:
     found = union(iter(stretches), begin, end)
@@ -48,7 +48,7 @@ def timelines(lengths: list[list[int]]) -> list[Any]:
     return made
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(LENGTHS, STRETCHES, STRETCHES)
 def test_what_all_attempts_booked_in_stretches(lengths, stretches, excluded) -> None:
     made = timelines(lengths)
@@ -62,7 +62,7 @@ def test_what_all_attempts_booked_in_stretches(lengths, stretches, excluded) -> 
     assert found.total() == len(wanted)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(LENGTHS, st.integers(0, 40), st.integers(1, 40))
 def test_which_attempts_lie_in_a_stretch(lengths, begin, length) -> None:
     end = begin + length
