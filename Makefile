@@ -17,7 +17,7 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step: a benchmark of bench/, side by side, with its targets"
+	@echo "make bench   B=step or B=metric: a benchmark of bench/, side by side, with its targets"
 	@echo "make soak    the demo SOAK_RUNS times"
 	@echo "make clean   remove the environment, the demo and all caches"
 

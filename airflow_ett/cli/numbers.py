@@ -12,11 +12,11 @@ from airflow_ett.cli import texts
 from airflow_ett.cli.logs import Jobs
 from airflow_ett.cli.values import instant, overlap, reduction, window
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.metric.compare import compare
-from airflow_ett.metric.interval import Costs, observe, plan
 from airflow_ett.metric.phases import configured
+from airflow_ett.metric.plans.compare import compare
+from airflow_ett.metric.plans.interval import Costs, observe, plan
+from airflow_ett.metric.plans.whatif import halves, what_if
 from airflow_ett.metric.report import render
-from airflow_ett.metric.whatif import halves, what_if
 
 _LOG = "a file of events, a run directory, or - for standard input"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_ett.metric.compare import Comparison
 from airflow_ett.metric.format import UNKNOWN, accelerator_hours, change, duration, percent
-from airflow_ett.metric.interval import DAY_S, IntervalPlan
+from airflow_ett.metric.plans.compare import Comparison
+from airflow_ett.metric.plans.interval import DAY_S, IntervalPlan
+from airflow_ett.metric.plans.whatif import WhatIf
 from airflow_ett.metric.report import table
-from airflow_ett.metric.whatif import WhatIf
 
 
 def interval(plan: IntervalPlan) -> str:

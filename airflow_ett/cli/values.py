@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.metric.whatif import Overlap, Reduce
+from airflow_ett.metric.plans.whatif import Overlap, Reduce
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CUT = re.compile(r"(.+)=(\d+(?:\.\d+)?)(%|s)", re.ASCII)

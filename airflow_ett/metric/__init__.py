@@ -3,9 +3,9 @@
 Pure and standard library only; ``docs/metric.md`` defines the words.
 """
 
+from airflow_ett.metric.account.numbers import Quality
 from airflow_ett.metric.fold import Fold
 from airflow_ett.metric.measure import measure
-from airflow_ett.metric.numbers import Quality
 from airflow_ett.metric.phases import (
     COMPONENTS,
     Component,

@@ -7,18 +7,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 from airflow_ett.events import Event
-from airflow_ett.metric.account import Account
-from airflow_ett.metric.attempts import Attempt, begin_of, place, settle, settle_last
-from airflow_ett.metric.evidence import Evidence
-from airflow_ett.metric.fields import FOREVER, Notes
-from airflow_ett.metric.intake import Intake
-from airflow_ett.metric.job import Job, read_job
-from airflow_ett.metric.numbers import numbers
+from airflow_ett.metric.account.account import Account
+from airflow_ett.metric.account.numbers import numbers
+from airflow_ett.metric.account.saves import Saves
+from airflow_ett.metric.account.stretches import union
+from airflow_ett.metric.clock.attempts import Attempt, begin_of, place, settle, settle_last
+from airflow_ett.metric.clock.job import Job, read_job
+from airflow_ett.metric.evidence.attempt import Evidence
+from airflow_ett.metric.evidence.fields import FOREVER, Notes
+from airflow_ett.metric.evidence.intake import Intake
 from airflow_ett.metric.phases import COMPONENTS, Components
 from airflow_ett.metric.result import JobMetric
-from airflow_ett.metric.saves import Saves
-from airflow_ett.metric.stretches import union
-from airflow_ett.metric.timeline import Stretch, Timeline, Tracer
+from airflow_ett.metric.timeline.trace import Stretch, Timeline, Tracer
 
 
 class Fold:

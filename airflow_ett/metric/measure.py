@@ -8,7 +8,7 @@ from airflow_ett.events import Event
 from airflow_ett.metric.fold import Fold
 from airflow_ett.metric.phases import COMPONENTS, Components
 from airflow_ett.metric.result import JobMetric
-from airflow_ett.metric.timeline import Stretch
+from airflow_ett.metric.timeline.trace import Stretch
 
 
 def measure(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 from airflow_ett.events import AttemptId
-from airflow_ett.metric.partition import Booking
 
 
 class Span(NamedTuple):
@@ -22,6 +22,17 @@ class Span(NamedTuple):
     phase: str
     attempt: AttemptId
     lane: str = "main"
+
+
+class Booking(NamedTuple):
+    """What a span is booked to: its phase, and the component that the phase belongs to there."""
+
+    phase: str
+    component: str
+
+
+Booked = Counter[Booking]
+"""Nanoseconds by booking."""
 
 
 class Recovery(NamedTuple):

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_ett.events import Event
-from airflow_ett.metric import Fold, JobMetric, measure, partition, track
+from airflow_ett.metric import Fold, JobMetric, measure
+from airflow_ett.metric.timeline import partition, track
 
 SEEDS = st.integers(0, 10**9)
 

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_ett.events import AttemptId, Event
 from airflow_ett.metric import Fold, measure
-from airflow_ett.metric.rows import Rows
-from airflow_ett.metric.track import Track
+from airflow_ett.metric.evidence.rows import Rows
+from airflow_ett.metric.timeline.track import Track
 
 FIRST = AttemptId(1)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_ett.events import Event, decode, encode, read_log
 from airflow_ett.metric import COMPONENTS, Fold, JobMetric, measure
-from airflow_ett.metric import windows as sliding
+from airflow_ett.metric.account import windows as sliding
 
 SEEDS = st.integers(0, 10**9)
 MOMENTS = st.one_of(st.none(), st.integers(0, 500))

@@ -1,0 +1,1 @@
+"""The sums over all attempts, and from them the numbers."""

@@ -1,0 +1,1 @@
+"""Where on the job's clock each attempt lies: begin, interruption, detection, end."""

@@ -1,0 +1,1 @@
+"""Each attempt's time, partitioned into spans as its evidence comes in."""
