@@ -10,7 +10,7 @@ from airflow_ett.metric.account.diagnosis import clock_skew, known_cursor, slowe
 from airflow_ett.metric.account.held import held
 from airflow_ett.metric.account.ledger import Unsaved, compiles, resumed
 from airflow_ett.metric.account.levels import Levels, advance
-from airflow_ett.metric.account.stretches import booked
+from airflow_ett.metric.account.stretches import booked, spread
 from airflow_ett.metric.clock.endings import Outcome, verdict
 from airflow_ett.metric.evidence.fields import Notes, text
 from airflow_ett.metric.result import AttemptMetric, Booked, Compile
@@ -20,12 +20,13 @@ from airflow_ett.metric.timeline.trace import Stretch, Timeline
 class Account:
     """Sums over attempts, in their order. Copies share nothing that changes.
 
-    ``layers`` are who began each attempt; ``failures`` the number and cause of those that nobody
-    wished to end.
+    ``excluded_in`` is what of ``excluded`` each attempt leaves out; ``failures`` are the number and
+    cause of those that nobody wished to end.
     """
 
     def __init__(self, excluded: Sequence[Stretch]) -> None:
         self.excluded = excluded
+        self.excluded_in: list[Sequence[Stretch]] = []
         self.levels = Levels()
         self.unsaved = Unsaved()
         self.timelines: list[Timeline] = []
@@ -42,6 +43,7 @@ class Account:
     def copy(self) -> Account:
         """Return the same, to go on with on its own."""
         other = Account(self.excluded)
+        other.excluded_in = self.excluded_in.copy()
         other.levels, other.unsaved = self.levels.copy(), self.unsaved.copy()
         other.timelines, other.attempts = self.timelines.copy(), self.attempts.copy()
         other.compiles, other.failures = self.compiles.copy(), self.failures.copy()
@@ -54,10 +56,12 @@ class Account:
     def take(self, timeline: Timeline) -> None:
         """Take the next attempt."""
         number, attempt, walk = len(self.timelines), timeline.attempt, timeline.walk
+        excluded = spread(timeline, self.excluded) if self.excluded else ()
         self.timelines.append(timeline)
-        self.levels.take(number, timeline, self.excluded)
+        self.excluded_in.append(excluded)
+        self.levels.take(number, timeline, excluded)
         self.unsaved.take(number, timeline)
-        self.attempts.append(_attempt(timeline, self.excluded, self.notes))
+        self.attempts.append(_attempt(timeline, excluded, self.notes))
         self.compiles += compiles(attempt.evidence)
         if attempt.outcome is Outcome.FAILURE:
             self.failures.append((number, str(attempt.cause)))
@@ -65,6 +69,8 @@ class Account:
             self.first_advance_ns = advance(timeline)
         self.progress_ns = walk.progress_ns or self.progress_ns
         self.notes |= timeline.notes | attempt.evidence.notes()
+        if any(timeline.straddling(edge) for stretch in self.excluded for edge in stretch):
+            self.notes.add("planned maintenance cuts an interval of many steps: split pro rata")
         self._check_hwm(timeline)
         if self._group and self._group[0].attempt.id[:2] != attempt.id[:2]:
             self._held += held(self._group)

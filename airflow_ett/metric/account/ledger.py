@@ -61,11 +61,13 @@ class Unsaved:
     """First-time training that is gone (UTT), found attempt by attempt.
 
     It is what lies beyond the cursor from which an attempt really went on. A piece is lost once:
-    ``lost`` has it by the number of the attempt that was interrupted last before, in ns.
+    ``lost`` has it by the number of the attempt that was interrupted last before, in ns. ``split``
+    says that such a cursor lay within an interval of many steps, which was cut pro rata.
     """
 
     def __init__(self) -> None:
         self.lost: Counter[int] = Counter()
+        self.split = False
         self._kept: list[_Kept] = []
         self._resumed: list[tuple[AttemptId, int | None]] = []
         self._loser = 0
@@ -73,7 +75,7 @@ class Unsaved:
     def copy(self) -> Unsaved:
         """Return the same, to go on with on its own."""
         other = Unsaved()
-        other.lost = self.lost.copy()
+        other.lost, other.split = self.lost.copy(), self.split
         other._kept, other._resumed = self._kept.copy(), self._resumed.copy()
         other._loser = self._loser
         return other
@@ -84,6 +86,7 @@ class Unsaved:
         cursor = resumed(attempt.evidence, timeline.walk).cursor
         if cursor is not None and (lost := _drop(self._kept, cursor)):
             self.lost[self._loser] += lost
+            self.split = self.split or any(one.straddles(cursor) for one, _ in self._kept[-1:])
         self._resumed.append((attempt.id, cursor))
         self._kept.append((timeline.walk.trained, None))
         if attempt.interruption_ns is not None:

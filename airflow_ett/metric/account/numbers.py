@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +16,7 @@ from airflow_ett.metric.clock.job import Job
 from airflow_ett.metric.evidence.fields import Notes
 from airflow_ett.metric.phases import Components
 from airflow_ett.metric.result import Booked, JobMetric, Recovery, Spans
+from airflow_ett.metric.timeline.trace import Stretch
 
 
 class Quality(StrEnum):
@@ -34,18 +36,21 @@ def numbers(
     end = timelines[-1].attempt.stop_ns if timelines else begin
     total: Booked = sum(levels.booked.values(), Counter())
     phases = by_phase(total)
-    held = booked_by_all(timelines, union(account.held(), begin, end), excluded)
+    held = booked_by_all(timelines, union(account.held(), begin, end), account.excluded_in)
     notes = notes | account.notes
+    if account.unsaved.split:
+        notes.add("an attempt went on from within an interval of many steps: UTT split pro rata")
     notes |= {f"phase {name} is not a known one" for name in phases if not components.knows(name)}
     advance = account.first_advance_ns
+    started = advance if advance is None else advance - begin - _length(excluded, begin, advance)
     return JobMetric(
         **_identity(job),
         **_quality(job, notes),
         begin_ns=begin,
         end_ns=end,
-        excluded_ns=sum(stop - start for start, stop in union(excluded, begin, end)),
+        excluded_ns=_length(excluded, begin, end),
         **_ratios(job, levels.as_dict(), total.total(), held.total()),
-        time_to_first_advance_ns=None if advance is None else advance - begin,
+        time_to_first_advance_ns=started,
         ttr=_recoveries(account),
         **_failures(account),
         phases_ns=phases,
@@ -53,7 +58,7 @@ def numbers(
         held_components_ns=_by_component(held, components),
         levels_ns=levels.as_dict(),
         positions_ns={bucket: by_phase(found) for bucket, found in levels.booked.items()},
-        windows=windows(timelines, excluded, end, components, measured=job.has_trainer),
+        windows=windows(account, begin, end, components, measured=job.has_trainer),
         current_phase=timelines[-1].last_phase if timelines and job.ended_ns is None else None,
         progress_ns=account.progress_ns,
         attempts=tuple(account.attempts),
@@ -63,6 +68,10 @@ def numbers(
         cause=_cause(job, account),
         spans=Spans([timeline.spans for timeline in timelines]),
     )
+
+
+def _length(stretches: Sequence[Stretch], begin_ns: int, end_ns: int) -> int:
+    return sum(end - begin for begin, end in union(stretches, begin_ns, end_ns))
 
 
 def _by_component(found: Booked, components: Components) -> dict[str, int]:
@@ -136,12 +145,12 @@ def _failures(account: Account) -> dict[str, Any]:
 
 def _savings(job: Job, account: Account, saves: Saves) -> dict[str, Any]:
     """NoS, CSBT, UTT and WTT = UTT + NoS x CSBT (the source's formula), and the work at risk."""
-    count, lost = len(saves.rows), account.unsaved.lost.total()
+    count, told, lost = len(saves.rows), saves.told_blocking, account.unsaved.lost.total()
     succeeded = job.state == JobState.SUCCEEDED
     return {
         "utt_ns": lost,
         "nos": count,
-        "csbt_ns": saves.blocking_ns // count if count else 0,
+        "csbt_ns": saves.blocking_ns // told if told else 0,
         "wtt_ns": lost + saves.blocking_ns,
         "at_risk_ns": 0 if succeeded else account.unsaved.at_risk_ns(saves),
     }

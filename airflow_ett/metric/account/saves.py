@@ -32,7 +32,7 @@ class Saves:
 
     A commit belongs to the newest save of its URI, also when a later attempt finished it or named
     it again.
-    ``blocking_ns`` is the sum of their blocking times.
+    ``blocking_ns`` is the sum of the blocking times that ``told_blocking`` of them told.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Saves:
 
     def _begin_anew(self) -> None:
         self.rows: list[Checkpoint] = []
-        self.blocking_ns = 0
+        self.blocking_ns = self.told_blocking = 0
         self._saves: list[_Save] = []
         self._newest: dict[str, int] = {}
         self._safest: dict[AttemptId, int] = {}
@@ -86,9 +86,10 @@ class Saves:
             self.rows.append(_checkpoint(uri, self._saves[number]))
         save = self._saves[number]
         (save.committed if is_commit else save.saved).append(event)
-        self.blocking_ns -= self.rows[number].blocking_ns or 0
+        old = self.rows[number].blocking_ns
         self.rows[number] = row = _checkpoint(uri, save)
-        self.blocking_ns += row.blocking_ns or 0
+        self.blocking_ns += (row.blocking_ns or 0) - (old or 0)
+        self.told_blocking += (row.blocking_ns is not None) - (old is not None)
         self._note_safe(number, row)
 
     def _note_safe(self, number: int, row: Checkpoint) -> None:

@@ -15,13 +15,14 @@ from airflow_ett.metric.evidence.attempt import (
     tell,
 )
 from airflow_ett.metric.evidence.fields import Notes, order, whole
+from airflow_ett.metric.evidence.numbering import Numbering
 from airflow_ett.metric.evidence.rows import Rows, read_row
 
 _INTERVAL = Kind.INTERVAL.value
 
 
 class _Writer:
-    """A writer's numbering: all numbers below ``whole`` are known, and those in ``beyond``.
+    """A writer: ``numbers`` are those that were seen, ``closed`` that of its last interval.
 
     ``kept`` are its events that became no rows; those that did lie in ``shelves``, by attempt and
     rank. ``place`` is where its newest row lies: the next one nearly always goes there, too.
@@ -30,8 +31,7 @@ class _Writer:
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        self.whole = 0
-        self.beyond: set[int] = set()
+        self.numbers = Numbering()
         self.closed = -1
         self.kept: dict[int, Event] = {}
         self.shelves: dict[tuple[AttemptId, int], Rows] = {}
@@ -39,29 +39,14 @@ class _Writer:
         self.rows = Rows()
         self.evidence = Evidence(AttemptId(0))
 
-    def knows(self, seq: int) -> bool:
-        """Say whether the number was seen before."""
-        return seq < self.whole or seq in self.beyond
-
-    def number_seen(self, seq: int) -> None:
-        """Note one more number."""
-        self.beyond.add(seq)
-        while self.whole in self.beyond:
-            self.beyond.remove(self.whole)
-            self.whole += 1
-
     def lost(self) -> int:
         """Return how many numbers are missing.
 
         A Session that never ended may hold one number reserved for the interval that is open: it
         lies beyond those of all intervals written.
         """
-        if not self.beyond:
-            return 0
-        top = max(self.beyond)
-        missing = top + 1 - self.whole - len(self.beyond)
-        later = sum(seq > self.closed for seq in self.beyond) + max(0, self.whole - 1 - self.closed)
-        if missing and later < top - self.closed and self._is_live():
+        missing = self.numbers.missing
+        if missing and self.numbers.missing_after(self.closed) and self._is_live():
             missing -= 1
         return missing
 
@@ -121,7 +106,7 @@ class Intake:
             if (
                 writer is None
                 or event.kind != _INTERVAL
-                or event.seq != writer.whole
+                or event.seq != writer.numbers.next
                 or (event.attempt, event.rank) != writer.place
                 or event.job != self.job
                 or event.extra
@@ -133,10 +118,7 @@ class Intake:
             writer.rows.append(row)
             writer.evidence.touched = True
             writer.closed = max(writer.closed, event.seq)
-            if writer.beyond:
-                writer.number_seen(event.seq)
-            else:
-                writer.whole += 1
+            writer.numbers.add(event.seq)
 
     def arrange(self) -> None:
         """Bring to its place whatever came out of order."""
@@ -173,8 +155,8 @@ class Intake:
         if writer is None:
             number = len(self._writers)
             writer = self._writers[event.writer] = _Writer(event.writer, number)
-        if not writer.knows(event.seq):
-            writer.number_seen(event.seq)
+        if event.seq not in writer.numbers:
+            writer.numbers.add(event.seq)
             self._put(writer, event)
         else:
             self._take_again(writer, event)

@@ -40,11 +40,11 @@ class Closed:
         at = bisect_right(self.claims, claim)
         self.claims.insert(at, claim)
         del self._reach[at:]
-        for one in self.claims[at:]:
-            self._reach.append(max(one.end_ns, self._reach[-1] if self._reach else 0))
 
     def around(self, time: int) -> int | None:
         """Return the first end of the phases around ``time``, None where there is none."""
+        for claim in self.claims[len(self._reach) :]:
+            self._reach.append(max(claim.end_ns, self._reach[-1] if self._reach else 0))
         at = bisect_left(self.claims, time, key=lambda claim: claim.begin_ns)
         first = None
         while at and self._reach[at - 1] > time:

@@ -96,6 +96,7 @@ class Rows:
         self._cells = array("q")
         self._last: tuple[int, ...] = ()
         self._ordered = self._ascending = True
+        self._places: dict[tuple[int, int], int] | None = None
         self.stable = 0
         self.trimmed = 0
         self.wait_ns = 0
@@ -131,6 +132,8 @@ class Rows:
             if row[_SEQ] <= last[_SEQ] or row[9] != last[9]:
                 self._ascending = False
         self._last = row
+        if self._places is not None:
+            self._places[row[9], row[_SEQ]] = len(self)
         self._cells.extend(row)
         self.wait_ns += row[6]
         self._widen(row)
@@ -145,6 +148,7 @@ class Rows:
         self.stable = min(self.stable, sum(1 for _ in same))
         self._cells = array("q", (cell for row in rows for cell in row))
         self._last = rows[-1]
+        self._places = None
         self._ordered = True
         self._ascending = all(
             one[_SEQ] < two[_SEQ] and one[9] == two[9] for one, two in pairwise(rows)
@@ -156,7 +160,10 @@ class Rows:
         if self._ascending:
             at = bisect_left(range(count), seq, key=lambda i: self._cells[i * _WIDTH + _SEQ])
             return at if at < count and self.row(at)[8:10] == (seq, writer) else None
-        return next((i for i in range(count) if self.row(i)[8:10] == (seq, writer)), None)
+        if self._places is None:
+            rows = enumerate(self.between(0, count))
+            self._places = {(row[9], row[_SEQ]): at for at, row in rows}
+        return self._places.get((writer, seq))
 
     def last_seq(self, writer: int) -> int:
         """Return the highest number among the writer's rows, -1 if it has none."""
@@ -179,6 +186,7 @@ class Rows:
     def _cut(self, at: int) -> Row:
         removed = self.row(at)
         del self._cells[at * _WIDTH : (at + 1) * _WIDTH]
+        self._places = None
         self._last = self.row(len(self) - 1) if self._cells else ()
         self.stable = min(self.stable, at)
         self.trimmed -= removed.trimmed

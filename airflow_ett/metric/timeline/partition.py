@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
@@ -84,6 +84,14 @@ class Partition:
             total[self._names[self._keys[i]]] += self._begins[i + 1] - self._begins[i]
         total[self._names[self._keys[at]]] += time_ns - self._begins[at]
         return total
+
+    def pieces(self, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
+        """Return begin and end of the spans within ``[begin_ns, end_ns)``, cut to it."""
+        first = max(0, bisect_right(self._begins, begin_ns) - 1)
+        last = bisect_left(self._begins, end_ns)
+        edges = [*self._begins[first + 1 : last], min(end_ns, self.end_ns)]
+        begins = [max(begin_ns, self.begin_ns), *edges[:-1]]
+        return [(begin, end) for begin, end in zip(begins, edges, strict=True) if begin < end]
 
     def spans(self, count: int, end_ns: int) -> Iterator[tuple[int, int, str]]:
         """Iterate over begin, end and phase of the first ``count`` spans as of ``end_ns``."""

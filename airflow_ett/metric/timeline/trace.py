@@ -26,6 +26,9 @@ Stretch = tuple[int, int]
 """Begin and end, in nanoseconds."""
 
 
+_MOST_KNOWN = 64
+
+
 class Timeline:
     """One attempt's time as one look found it.
 
@@ -60,17 +63,25 @@ class Timeline:
         if (begin, end) == (self.attempt.begin_ns, self.attempt.stop_ns):
             return self.total
         if (begin, end) not in self._known:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
             self._known[begin, end] = self._until(end) - self._until(begin)
         return self._known[begin, end]
 
-    def straddling(self, time_ns: int) -> Stretch | None:
-        """Return the interval of many steps within which the moment lies, if there is one."""
+    def straddling(self, time_ns: int) -> tuple[Stretch, ...]:
+        """Return the spans of the interval of many steps within which the moment lies.
+
+        Where they lie within it is a convention. Empty where there is none, or only one span.
+        """
         attempt, number = self.attempt, self._rows.before(time_ns) - 1
         if number < 0 or not attempt.begin_ns < time_ns < attempt.stop_ns:
-            return None
+            return ()
         row = self._rows.row(number)
         begin, end = max(row.begin_ns, attempt.begin_ns), min(row.end_ns, attempt.stop_ns)
-        return (begin, end) if row.steps > 1 and begin < time_ns < end else None
+        if row.steps < 2 or not begin < time_ns < end:
+            return ()
+        pieces = [piece for part, _, _ in self._parts for piece in part.pieces(begin, end)]
+        return tuple(pieces) if len(pieces) > 1 else ()
 
     @property
     def last_phase(self) -> str | None:

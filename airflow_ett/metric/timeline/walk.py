@@ -43,6 +43,11 @@ class Trained:
         """Its length in all."""
         return self._sums[-1] if self._sums else 0
 
+    def straddles(self, cursor: int) -> bool:
+        """Say whether the cursor lies within a piece."""
+        at = bisect_right(self._tos, cursor)
+        return at < len(self) and self._froms[at] < cursor
+
     def until(self, cursor: int) -> int:
         """Return how much of it lies below ``cursor``; a piece across it is cut pro rata."""
         at = bisect_right(self._tos, cursor)

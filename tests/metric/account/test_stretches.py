@@ -55,7 +55,7 @@ def test_what_all_attempts_booked_in_stretches(lengths, stretches, excluded) -> 
     made = timelines(lengths)
     end = made[-1].attempt.stop_ns
     within = union(stretches, 0, end)
-    found = booked_by_all(made, within, union(excluded, 0, 2**63))
+    found = booked_by_all(made, within, [union(excluded, 0, 2**63)] * len(made))
     wanted = moments(within) - moments(excluded)
     for number, one in enumerate(made):
         own = {*range(one.attempt.begin_ns, one.attempt.stop_ns)}
@@ -69,7 +69,7 @@ def test_which_attempts_lie_in_a_stretch(lengths, begin, length) -> None:
     end = begin + length
     made = timelines(lengths)
     lived = [one for one in made if one.attempt.begin_ns < one.attempt.stop_ns]
-    found = [one for one in overlapping(made, begin, end) if one in lived]
+    found = [made[number] for number in overlapping(made, begin, end) if made[number] in lived]
     own = {*range(begin, end)}
     wanted = [one for one in lived if own & {*range(one.attempt.begin_ns, one.attempt.stop_ns)}]
     assert found == wanted

@@ -82,10 +82,11 @@ def test_one_step_is_no_matter_of_share(last_hour) -> None:
     assert seconds(window) == {"effective": 3000, "wasted": 600}
 
 
-def test_where_maintenance_lies_in_the_interval_nothing_is_shared(last_hour) -> None:
+def test_maintenance_in_the_interval_is_shared_too(last_hour) -> None:
+    """Of its 4000 s 1400 lie before the window and 500 are maintenance: 52.5% are left."""
     window = last_hour(wait=400, other=600, exclude=((4500, 5000),))
-    assert window.split is False
-    assert seconds(window) == {"effective": 3000, "wasted": 100}
+    assert window.split is True
+    assert seconds(window) == {"effective": 1000 + 0.525 * 3000, "wasted": 0.525 * 1000}
     beside = last_hour(wait=400, other=600, exclude=((5000, 5500), (0, 1000)))
     assert beside.split is True
     assert seconds(beside) == {"effective": 500 + 0.65 * 3000, "wasted": 0.65 * 1000}
@@ -96,7 +97,7 @@ def test_where_maintenance_lies_in_the_interval_nothing_is_shared(last_hour) -> 
 def test_shares_sum_to_what_is_shared(last_hour, wait, other, low, steps) -> None:
     window = last_hour(wait=wait, other=other, cursors=(low, 100), steps=steps)
     assert window.wall_ns == HOUR * 10**9 == sum(window.components_ns.values())
-    assert window.split is (steps > 1)
+    assert window.split is (steps > 1 and wait + other > 0)
     if steps > 1:
         train = 4000 - wait - other
         assert abs(window.effective_ns - (1000 + 0.65 * train) * 1e9) <= 3

@@ -1,0 +1,34 @@
+"""Which numbers were seen, against a plain set."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_ett.metric.evidence.numbering import Numbering
+
+NUMBERS = st.lists(st.one_of(st.integers(0, 30), st.integers(2**63 - 3, 2**63 - 1)), unique=True)
+
+
+@given(NUMBERS)
+def test_it_knows_what_a_set_knows(numbers) -> None:
+    numbering, seen = Numbering(), set[int]()
+    for number in numbers:
+        assert number not in numbering
+        numbering.add(number)
+        seen.add(number)
+        assert all(one in numbering for one in seen)
+        assert numbering.next == max(seen) + 1
+        assert numbering.missing == max(seen) + 1 - len(seen)
+    for after in range(-1, 33):
+        unseen = numbering.next - after - 1 - sum(number > after for number in seen)
+        assert numbering.missing_after(after) == max(0, unseen)
+
+
+def test_a_gap_costs_one_stretch() -> None:
+    numbering = Numbering()
+    for number in [0, *range(2, 1000)]:
+        numbering.add(number)
+    assert len(numbering._begins) == 2
+    numbering.add(1)
+    assert (numbering._begins, numbering._ends) == ([0], [1000])
