@@ -8,14 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from airflow_ett import demo
-from airflow_ett.cli import database, numbers, peers
+from airflow_ett.cli import database, numbers, peers, streams
 from airflow_ett.errors import EttError, StoreError
 
 _EXIT_CODES = """\
 exit codes:
   0  done
-  1  it failed; the message says why
-  2  the database is missing, old, too new or away; or the command line is wrong
+  1  it failed, or a number or a name cannot be used; the message says why
+  2  an option is unknown, missing or malformed, or the database is missing, old,
+     too new or away
+  130  it was interrupted
 
 The database is [ett] sql_alchemy_conn of the Airflow under AIRFLOW_HOME
 (or AIRFLOW__ETT__SQL_ALCHEMY_CONN).
@@ -24,8 +26,9 @@ The database is [ett] sql_alchemy_conn of the Airflow under AIRFLOW_HOME
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
     try:
+        streams.prepare()
+        options = _parser().parse_args(arguments)
         code = int(options.run(options))
         sys.stdout.flush()
         return code

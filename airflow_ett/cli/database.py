@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_ett import config
+from airflow_ett.cli.streams import tell
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.events import RunDir
 from airflow_ett.metric.phases import configured
@@ -71,14 +71,11 @@ def _ingest(options: argparse.Namespace) -> int:
     single = any(RunDir(folder).logs())
     report = ingest_run_dir(store, folder) if single else ingest_root(store, folder)
     for problem in report.problems:
-        print(f"airflow-ett: {problem}", file=sys.stderr)
+        tell(problem)
     print(f"{len(report.jobs)} jobs, {report.new_events} new events, {report.bad_lines} bad lines")
     if not single and not any(folder.glob("*/*/*/*/g*/launcher")):
         root = config.load().run_root
-        print(
-            f"airflow-ett: no run directory lies below {folder}; the root is {root}",
-            file=sys.stderr,
-        )
+        tell(f"no run directory lies below {folder}; the root is {root}")
     return 0
 
 

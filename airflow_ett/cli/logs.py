@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,11 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from airflow_ett.cli.streams import STANDARD_INPUT, standard_input, tell
 from airflow_ett.errors import ConfigurationError, EventLogError
 from airflow_ett.events import Event, RunDir, decode
 from airflow_ett.metric import Components, Fold, JobMetric
 
-_STANDARD = "-"
+_STANDARD = "standard input"
 _BATCH = 4096
 _TOLD = 10
 
@@ -32,8 +32,8 @@ class Jobs:
         self._folds: dict[str, Fold] = {}
         self._signs: dict[str, int | None] = {}
         for log in logs:
-            if log == _STANDARD:
-                self._add(_events("standard input", sys.stdin.buffer))
+            if log == STANDARD_INPUT:
+                self._add(_events(_STANDARD, standard_input()))
             elif Path(log).is_dir():
                 self._add_run(log)
             else:
@@ -79,7 +79,7 @@ class Jobs:
         found: list[str] = []
         for path in (logs := [*run.logs()]):
             with path.open("rb") as file:
-                found += self._add(_events(str(path), file))
+                found += self._add(_events(str(path), file, live=True))
         if not logs:
             raise ConfigurationError(
                 "LOG", f"{folder} is no run directory: no *.jsonl is in its launcher or nodes"
@@ -90,18 +90,22 @@ class Jobs:
                 self._folds[job].add([interval])
 
 
-def _events(name: str, file: BinaryIO) -> Iterator[Event]:
-    """The events of a log; a last line without its newline counts if it is whole."""
+def _events(name: str, file: BinaryIO, *, live: bool = False) -> Iterator[Event]:
+    """The events of a log. Of a ``live`` one a last line without its newline waits: its writer may
+    be at it. Else it counts if it is whole and is told if it is not.
+    """
     offset = bad = 0
     for number, line in enumerate(file, 1):
+        if live and not line.endswith(b"\n"):
+            break
         try:
             if line.strip():
                 yield decode(line)
         except EventLogError as error:
             bad += 1
             if bad <= _TOLD:
-                place = f"line {number}" if file is sys.stdin.buffer else f"byte {offset}"
-                print(f"airflow-ett: {name}, {place}: {error}", file=sys.stderr)
+                place = f"line {number}" if name == _STANDARD else f"byte {offset}"
+                tell(f"{name}, {place}: {error}")
         offset += len(line)
     if bad > _TOLD:
-        print(f"airflow-ett: {name}: lines that are no events: {bad} in all", file=sys.stderr)
+        tell(f"{name}: lines that are no events: {bad} in all")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
+from airflow_ett.cli.streams import STANDARD_INPUT, standard_input, tell
 from airflow_ett.errors import ConfigurationError, EventLogError
 from airflow_ett.events import encode
 from airflow_ett.peers import Problem, Told, read_ml_goodput, read_resiliency
 
-_STANDARD = "-"
 _FILE = "its JSON lines, or - for standard input"
 
 
@@ -40,46 +40,47 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _ml_goodput(options: argparse.Namespace) -> int:
-    with _opened(options.file, options.out) as (source, out):
+    with _source(options.file, options.out) as source:
         told = read_ml_goodput(source, first_step_compile=options.first_step_compile)
-        return _write(told, options.file, out)
+        return _write(told, options.file, options.out)
 
 
 def _resiliency(options: argparse.Namespace) -> int:
-    with _opened(options.file, options.out) as (source, out):
-        return _write(read_resiliency(source), options.file, out)
+    with _source(options.file, options.out) as source:
+        return _write(read_resiliency(source), options.file, options.out)
 
 
-@contextmanager
-def _opened(file: str, out: str | None) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    with ExitStack() as stack:
-        source: BinaryIO = sys.stdin.buffer
-        if file != _STANDARD:
-            source = stack.enter_context(Path(file).open("rb"))
-        if out is None:
-            yield source, sys.stdout.buffer
-            return
-        if file != _STANDARD and Path(out).exists() and Path(out).samefile(file):
-            raise ConfigurationError("-o", f"{out} is the file that is read; name another")
-        yield source, stack.enter_context(Path(out).open("wb"))
+def _source(file: str, out: str | None) -> AbstractContextManager[BinaryIO]:
+    if file == STANDARD_INPUT:
+        return nullcontext(standard_input())
+    if out is not None and Path(out).exists() and Path(out).samefile(file):
+        raise ConfigurationError("-o", f"{out} is the file that is read; name another")
+    return Path(file).open("rb")
 
 
-def _write(told: Iterable[Told], name: str, out: BinaryIO) -> int:
-    """Write the events as they come; tell each kind of problem once, and how often it came."""
+def _write(told: Iterable[Told], name: str, path: str | None) -> int:
+    """Write the events as they come; tell each kind of problem once, and how often it came.
+
+    The file is opened, and so emptied, once there is an event for it.
+    """
     problems: Counter[str] = Counter()
-    events = 0
-    for item in told:
-        if not isinstance(item, Problem):
-            out.write(encode(item))
-            events += 1
-            continue
-        if item.text not in problems:
-            print(f"airflow-ett: {name}, line {item.line}: {item.text}", file=sys.stderr)
-        problems[item.text] += 1
-    out.flush()
+    out: BinaryIO | None = None
+    with ExitStack() as stack:
+        for item in told:
+            if not isinstance(item, Problem):
+                out = out or stack.enter_context(_opened(path))
+                out.write(encode(item))
+                continue
+            if item.text not in problems:
+                tell(f"{name}, line {item.line}: {item.text}")
+            problems[item.text] += 1
     for text, count in problems.items():
         if count > 1:
-            print(f"airflow-ett: {name}: {count} times: {text}", file=sys.stderr)
-    if not events:
+            tell(f"{name}: {count} times: {text}")
+    if out is None:
         raise EventLogError(f"{name}: no event of this format is in it")
     return 0
+
+
+def _opened(path: str | None) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdout.buffer) if path is None else Path(path).open("wb")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +54,10 @@ class Event:
 
 
 def encode(event: Event) -> bytes:
-    """Return the event as one line of JSON, newline included."""
+    """Return the event as one line of JSON, newline included.
+
+    A number in its data that JSON has no word for (NaN, infinity) becomes null.
+    """
     fields: dict[str, Any] = {
         "v": SCHEMA_VERSION,
         "job": event.job,
@@ -69,7 +73,23 @@ def encode(event: Event) -> bytes:
     if event.data:
         fields["data"] = dict(event.data)
     fields.update(event.extra)
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+    try:
+        text = _dumps(fields)
+    except ValueError:
+        text = _dumps(_without_odd(fields))
+    return text.encode() + b"\n"
+
+
+def _dumps(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _without_odd(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_odd(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_odd(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def decode(line: bytes | str) -> Event:
@@ -78,7 +98,8 @@ def decode(line: bytes | str) -> Event:
     Raises :class:`EventLogError` that says what is wrong with it.
     """
     try:
-        fields = json.loads(line, parse_constant=_refuse)
+        # UTF-8 and no other: the decoder would guess at bytes.
+        fields = _DECODER.decode(line.decode() if isinstance(line, bytes) else line)
     except (ValueError, RecursionError) as error:
         raise EventLogError(f"not a line of JSON: {error}") from error
     if not isinstance(fields, dict):
@@ -107,6 +128,16 @@ def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"{number} is beyond the range of a float")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 
 
 def _needed(fields: Mapping[str, Any], name: str) -> Any:

@@ -44,10 +44,10 @@ class RunDir:
         return self.path / "checkpoints"
 
     def logs(self) -> Iterator[Path]:
-        """Yield every event log of the job, launcher's first, in a stable order, links skipped."""
+        """Yield each log of the job, launcher's first, in a stable order: regular files only."""
         for folder in (self.launcher, self.nodes):
             if _is_folder(folder):
-                yield from sorted(p for p in folder.glob("*.jsonl") if not p.is_symlink())
+                yield from sorted(p for p in folder.glob("*.jsonl") if _is_file(p))
 
     def logged_ns(self) -> int | None:
         """When a log was last written to, in UTC ns; None where there is none."""
@@ -79,6 +79,11 @@ class RunDir:
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
+
+
+def _is_file(path: Path) -> bool:
+    """No link, and no pipe: opening one blocks."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _newest(paths: Iterable[Path]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ _HEADS = (
     *("Wall clock", "ETT%", "Held", "TTS", "TTR", "Failures"),
 )
 _MOST_COLUMNS = 6
+# Control characters, line and paragraph separators, and what turns the direction of writing.
+_UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def render(results: Sequence[Mapping[str, Any]], components: Components = COMPONENTS) -> str:
@@ -60,7 +63,8 @@ def _phases(result: Mapping[str, Any], components: Components) -> str:
         rows.append((f"  {name}", *parts, duration(result["phases_ns"][name]), share[name], ""))
     sums = (duration(sum(phases.values())) for _, phases in columns)
     rows.append(("Wall clock", *sums, duration(result["wall_ns"]), percent(100.0), ""))
-    return "\n".join([_title(result), *_remarks(result), table(rows, texts=1)])
+    head = (escaped(line) for line in (_title(result), *_remarks(result)))
+    return "\n".join([*head, table(rows, texts=1)])
 
 
 def _title(result: Mapping[str, Any]) -> str:
@@ -115,8 +119,9 @@ def _cell(ns: int | None) -> str:
 def table(rows: Sequence[Sequence[str]], *, texts: int) -> str:
     """Return rows as text with aligned columns.
 
-    The first ``texts`` ones stand left, numbers right, an owner at the end left.
+    The first ``texts`` ones stand left, numbers right, an owner at the end left. Cells are escaped.
     """
+    rows = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = {*range(texts), *(i for i, head in enumerate(rows[0]) if head == "Owner")}
     lines = (
@@ -127,3 +132,8 @@ def table(rows: Sequence[Sequence[str]], *, texts: int) -> str:
         for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` on one line, with what would steer a terminal as ``\\n`` or ``\\x1b``."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from airflow_ett.events import Event
 
@@ -72,14 +71,17 @@ def moment(value: object) -> int | None:
 
 def duration(value: object) -> int | None:
     """Return seconds in ns, None if they are no number from 0 on."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if not _is_number(value):
         return None
     result = round(value * _MICRO) * 1000
-    return result if 0 <= result <= _MOST else None
+    return result if result <= _MOST else None
 
 
 def whole(value: object) -> int | None:
     """Return a whole number from 0 on, also of a float such as 40.0; None if it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return None
-    return int(value) if 0 <= value <= _MOST and value == int(value) else None
+    return int(value) if _is_number(value) and value == int(value) else None
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """From 0 to 2**63 - 1: no NaN, no infinity, and not so large that a float overflows."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST

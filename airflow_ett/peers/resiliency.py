@@ -67,10 +67,8 @@ class _Job:
             case "user_scheduled":
                 yield from self._submit(time)
                 self._waiting = True
-            case "job_started":
-                yield from self._start(time, whole(fields.get("node_rank")) or 0)
-            case "job_terminated":
-                yield from self._terminate(time, whole(fields.get("node_rank")) or 0)
+            case "job_started" | "job_terminated" as kind:
+                yield from self._node(kind, time, fields.get("node_rank"))
             case "checkpoint_loaded" | "checkpoint_saved" as kind:
                 yield from self._checkpoint(kind, time, fields)
             case "user_terminated":
@@ -98,6 +96,15 @@ class _Job:
         self._stopped, self._trained = False, None
         self._started.clear()
         yield from self._out.submit(time)
+
+    def _node(self, kind: str, time: int, rank: object) -> Iterator[Told]:
+        node = 0 if rank is None else whole(rank)
+        if node is None:
+            yield self._problem("node_rank is no whole number; the line was left out")
+        elif kind == "job_started":
+            yield from self._start(time, node)
+        else:
+            yield from self._terminate(time, node)
 
     def _start(self, time: int, node: int) -> Iterator[Told]:
         running = self._out.attempt in self._alive.values()

@@ -114,7 +114,9 @@ def test_help_tells_the_exit_codes(capsys: Output) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--help"])
     assert caught.value.code == 0
-    assert "exit codes:" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "\n  1  it failed, or a number or a name cannot be used;" in text
+    assert "\n  2  an option is unknown, missing or malformed, or the database is" in text
 
 
 def test_report_starts_without_airflow(tmp_path: Path) -> None:

@@ -79,6 +79,23 @@ def test_bad_lines_are_told_with_their_place_and_lose_nothing(
     assert len(json.loads(output.out)) == 1
 
 
+@pytest.mark.parametrize("cut", [1, 5])
+def test_the_last_line_of_a_run_directory_waits_for_its_newline(
+    run: RunDir, show: Any, capsys: Output, cut: int
+) -> None:
+    *_, last = run.logs()
+    content = last.read_bytes()
+    last.write_bytes(content[: content[:-1].rfind(b"\n") + 1])
+    without = show("metric", run.path)
+    last.write_bytes(content[:-cut])
+    assert main(["metric", str(run.path), "--json"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out) == without
+    assert output.err == ""
+    last.write_bytes(content)
+    assert show("metric", run.path) != without
+
+
 def test_of_many_bad_lines_the_first_ten_are_told(
     tmp_path: Path, run: RunDir, capsys: Output, lines: Lines
 ) -> None:

@@ -83,6 +83,16 @@ def test_another_format_fails(log, capsys) -> None:
     assert f"{file}: no event of this format is in it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", ["", "nonsense\n", '{"job_name":"j","job_start_time":1e999}\n'])
+def test_a_file_keeps_what_it_has_where_nothing_could_be_read(tmp_path, capsys, content) -> None:
+    (tmp_path / "in").write_text(content)
+    (tmp_path / "keep").write_text("what it has")
+    arguments = ["import", "ml-goodput", str(tmp_path / "in"), "-o", str(tmp_path / "keep")]
+    assert main(arguments) == 1
+    assert (tmp_path / "keep").read_text() == "what it has"
+    assert "no event of this format is in it" in capsys.readouterr().err
+
+
 def test_the_file_that_is_read_is_never_written(log, capsys) -> None:
     file = log(GOODPUT)
     before = Path(file).read_bytes()

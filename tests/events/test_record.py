@@ -75,7 +75,34 @@ def test_a_bad_field_is_named(change: dict[str, object], word: str) -> None:
         decode(json.dumps(fields))
 
 
+@pytest.mark.parametrize("place", ['"data":{"a":[NUMBER]}', '"colour":NUMBER', '"rank":NUMBER'])
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "Infinity", "NaN"])
+def test_a_number_that_is_not_finite_is_refused(place: str, number: str) -> None:
+    line = '{"job":"j","writer":"w","seq":0,"time":1,"event":"e",PLACE}'.replace("PLACE", place)
+    with pytest.raises(EventLogError, match=f"not a line of JSON: {number} is"):
+        decode(line.replace("NUMBER", number))
+
+
+def test_floats_in_data_are_kept() -> None:
+    line = '{"job":"j","writer":"w","seq":0,"time":1,"event":"e","data":{"a":1.5e308,"b":1e-999}}'
+    assert decode(line).data == {"a": 1.5e308, "b": 0.0}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-32-be", "utf-8-sig"])
+def test_bytes_are_utf_8(encoding: str) -> None:
+    line = '{"job":"é","writer":"w","seq":0,"time":1,"event":"e"}'
+    assert decode(line.encode()).job == "é"
+    with pytest.raises(EventLogError, match="not a line of JSON: "):
+        decode(line.encode(encoding))
+
+
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b"3", b"\xff\xfe"])
 def test_what_is_no_object_is_refused(line: bytes) -> None:
     with pytest.raises(EventLogError):
         decode(line)
+
+
+def test_a_number_that_json_has_no_word_for_becomes_null() -> None:
+    data = {"loss": float("nan"), "parts": [1.5, float("inf")], "ok": 2}
+    event = Event("j", "w", 0, 1, "of_the_future", data=data)
+    assert decode(encode(event)).data == {"loss": None, "parts": [1.5, None], "ok": 2}

@@ -21,8 +21,10 @@ def write(path: Path, ns: int) -> None:
     os.utime(path, ns=(ns, ns))
 
 
-def test_linked_logs_are_skipped(run: RunDir) -> None:
+def test_only_regular_files_are_logs(run: RunDir) -> None:
     (run.nodes / "real.jsonl").touch()
+    (run.nodes / "folder.jsonl").mkdir()
+    os.mkfifo(run.nodes / "pipe.jsonl")
     (run.nodes / "link.jsonl").symlink_to("/etc/passwd")
     assert [path.name for path in run.logs()] == ["real.jsonl"]
 

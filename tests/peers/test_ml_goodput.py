@@ -348,3 +348,10 @@ def test_no_log_makes_it_raise(read, lines, drawn, first_step_compile: bool) -> 
     if drawn:
         metric = story.metric
         assert sum(metric.phases_ns.values()) == metric.wall_ns
+
+
+@pytest.mark.parametrize("time", [1e308, 10**401], ids=["float", "digits"])
+def test_a_time_out_of_range_is_told_with_its_line(lines, read, time) -> None:
+    story = read(read_ml_goodput(lines([{"job_name": "j", "job_start_time": time}])))
+    assert story.problems[0] == (1, "job_start_time is no time in seconds; it was left out")
+    assert not story.events

@@ -206,3 +206,21 @@ def test_no_log_makes_it_raise(read, lines, drawn) -> None:
     assert all(isinstance(event, Event) for event in story.events)
     if story.events:
         assert sum(story.metric.phases_ns.values()) == story.metric.wall_ns
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"timestamp": 1e308}, "timestamp is no time; the line was left out"),
+        ({"timestamp": 10**401}, "timestamp is no time; the line was left out"),
+        ({"node_rank": 10**401}, "node_rank is no whole number; the line was left out"),
+        ({"node_rank": "two"}, "node_rank is no whole number; the line was left out"),
+        (
+            {"event_type": "checkpoint_saved", "step": 10**401},
+            "checkpoint_saved names no step; the line was left out",
+        ),
+    ],
+)
+def test_a_number_out_of_range_is_told_with_its_line(lines, read, change, problem) -> None:
+    entry = {"job_name": "j", "event_type": "job_started", "timestamp": 5, **change}
+    assert read(read_resiliency(lines([entry]))).problems == [(1, problem)]
