@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_ett.checkpoints.layout import MANIFEST, MARKER, local_path, parse_name
+from airflow_ett.checkpoints.layout import LEASE, MANIFEST, MARKER, local_path, parse_name
 from airflow_ett.checkpoints.manifest import FileDigest, Manifest, digest_file
 from airflow_ett.errors import CheckpointError
 from airflow_ett.events import AttemptId
@@ -136,6 +136,8 @@ def _scan(root: Path) -> tuple[list[Checkpoint], list[str]]:
     found: list[Checkpoint] = []
     skipped: list[str] = []
     for path in sorted(root.iterdir()) if root.is_dir() else []:
+        if path.name == LEASE:
+            continue
         if parse_name(path.name) is None or path.is_symlink():
             skipped.append(f"{path}: not a checkpoint")
             continue

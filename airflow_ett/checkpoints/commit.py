@@ -10,18 +10,29 @@ import hashlib
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from airflow_ett.checkpoints.catalog import Checkpoint, list_checkpoints
+from airflow_ett.checkpoints.holder import launch
 from airflow_ett.checkpoints.layout import MANIFEST, MARKER, parse_name
 from airflow_ett.checkpoints.manifest import Manifest, digest_file
 from airflow_ett.events import AttemptId
 
 
-def commit(path: Path, *, job: str, attempt: AttemptId, epoch: int, cursor: int) -> Checkpoint:
+def commit(
+    path: Path,
+    *,
+    job: str,
+    attempt: AttemptId,
+    epoch: int,
+    cursor: int,
+    check: Callable[[], None] | None = None,
+) -> Checkpoint:
     """Make the files in folder ``path`` a committed checkpoint and return it.
 
-    The caller has written and synced them. Raises ``OSError``; then nothing is committed.
+    The caller has written and synced them. ``check`` is called when all is ready; what it raises
+    prevents the commit. Raises ``OSError``; then nothing is committed.
     """
     files = sorted(p for p in path.iterdir() if p.name not in (MANIFEST, MARKER) and p.is_file())
     manifest = Manifest(
@@ -36,6 +47,8 @@ def commit(path: Path, *, job: str, attempt: AttemptId, epoch: int, cursor: int)
     _write(path / MANIFEST, content)
     _sync_folder(path.parent)
     digest = hashlib.sha256(content).hexdigest()
+    if check is not None:
+        check()
     _write(path / MARKER, digest.encode() + b"\n")
     return Checkpoint(path, manifest, digest)
 
@@ -43,11 +56,16 @@ def commit(path: Path, *, job: str, attempt: AttemptId, epoch: int, cursor: int)
 def retain(root: Path, *, keep: int, attempt: AttemptId) -> None:
     """Remove all but the ``keep`` checkpoints committed last, and what dead attempts left behind.
 
-    ``attempt`` is the caller's: only folders of earlier ones are dead. Raises ``OSError``.
+    ``attempt`` is the caller's: only uncommitted folders of earlier ones are dead, and nothing of
+    a later launch is ever removed. Raises ``OSError``.
     """
-    committed = sorted(list_checkpoints(str(root)), key=lambda c: c.manifest.created_ns)
+    # Times order the saves of one launch alone: the next one's host may have another clock.
+    committed = sorted(
+        list_checkpoints(str(root)), key=lambda c: (launch(c.attempt), c.manifest.created_ns)
+    )
     for old in committed[:-keep]:
-        discard(old.path)
+        if launch(old.attempt) <= launch(attempt):
+            discard(old.path)
     whole = {checkpoint.path for checkpoint in committed}
     for path in root.iterdir():
         name = parse_name(path.name)

@@ -6,6 +6,7 @@
       .metadata, __0_0.distcp, …   the files of torch's distributed checkpoint
       manifest.json                what was saved and the digest of every file
       COMMITTED                    sha256 of the manifest; written last, durable when it exists
+    <root>/.lease/                 who may commit: see :mod:`airflow_ett.checkpoints.lease`
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from airflow_ett.events import AttemptId
 
 MANIFEST = "manifest.json"
 MARKER = "COMMITTED"
+LEASE = ".lease"
 
 _NAME = re.compile(r"c(\d{15,})-s(\d+)\.(\d+)\.(\d+)")
 

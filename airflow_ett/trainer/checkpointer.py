@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from airflow_ett import checkpoints
-from airflow_ett.checkpoints import Checkpoint
 from airflow_ett.errors import CheckpointError
 from airflow_ett.events import Kind
+from airflow_ett.trainer.committing import Committer
+from airflow_ett.trainer.fence import Fence
 from airflow_ett.trainer.journal import Journal
 from airflow_ett.trainer.phases import Phases
 from airflow_ett.trainer.place import Place
@@ -22,9 +22,6 @@ from airflow_ett.trainer.restoring import choose
 from airflow_ett.trainer.shards import Shards
 from airflow_ett.trainer.stepclock import StepClock
 
-KEEP = 2
-"""How many committed checkpoints are kept; the last one of a finished training is its anchor."""
-
 _NEVER = 1 << 62
 
 
@@ -32,7 +29,8 @@ class Checkpointer:
     """Saves and restores the objects given to :meth:`Session.checkpointer`.
 
     A save copies the state while the training waits, and is written and committed beside it. A
-    failed one is warned about and the training goes on; the last one must succeed.
+    failed one is warned about and the training goes on; the last one must succeed. Only the trainer
+    that has the directory's lease commits: one that a later attempt has replaced warns and stops.
     """
 
     def __init__(
@@ -54,9 +52,17 @@ class Checkpointer:
         self._every_ns = None if every_s is None else int(every_s * 1e9)
         self._due_at: int | None = None
         self._saved = 0
-        self._last: Checkpoint | None = None
         self._pending: threading.Thread | Future[Any] | None = None
-        self.superseded = False
+        self._entered = False
+        self._committer: Committer | None = None
+        if self._ranks.first:
+            fence = Fence(place, self._root, journal, clock.hurry)
+            self._committer = Committer(place, self._root, journal, phases, fence)
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a later trainer of the job has replaced this one, as far as this rank knows."""
+        return self._committer is not None and self._committer.fence.lost is not None
 
     @property
     def solo(self) -> bool:
@@ -67,9 +73,11 @@ class Checkpointer:
         """Load the checkpoint to resume from and return its cursor; 0 where the job is fresh.
 
         All ranks call it, before the first batch is requested. Raises :class:`CheckpointError`
-        when the checkpoint that the operator named is not there, is damaged, or does not fit.
+        when the checkpoint that the operator named is not there, is damaged, or does not fit, and
+        when the directory is another job's or a later attempt's.
         """
         with self._phases.begin("checkpoint_restore"):
+            self._enter()
             found = self._ranks.share(choose(self._place.context) if self._ranks.first else None)
             if isinstance(found, CheckpointError):
                 raise found
@@ -81,8 +89,8 @@ class Checkpointer:
             return 0
         cursor: int = source.cursor
         self._clock.restart(cursor, hwm=cursor)
-        if source.path.parent == self._root:
-            self._last = source
+        if self._committer is not None and source.path.parent == self._root:
+            self._committer.last = source
         self._saved = cursor
         data = {"checkpoint": source.uri, "cursor": cursor, "hwm": self._clock.hwm}
         self._journal.emit(Kind.RESUMED, data)
@@ -128,6 +136,7 @@ class Checkpointer:
         span = self._phases.begin("checkpoint_save")
         try:
             self.join()
+            self._enter()
             upload = self._shards.save(path)
             self._saved = cursor
         except BaseException as error:
@@ -138,7 +147,9 @@ class Checkpointer:
             return
         finally:
             self._due_at = time.monotonic_ns() + self._every_ns if self._every_ns else None
-        self._upload(upload, path, cursor, anchor=anchor)
+        self._pending = upload
+        if self._committer is not None:
+            self._pending = self._committer.start(upload, path, cursor, anchor=anchor)
         if wait and not anchor:
             self.join()
         blocking = span.end()
@@ -164,15 +175,16 @@ class Checkpointer:
         cursor = self._clock.cursor
         self.join()
         if self._committed_cursor() != cursor:
-            self.save(wait=True, anchor=True)
+            if self._lost() is None:
+                self.save(wait=True, anchor=True)
             if self._committed_cursor() != cursor:
-                raise CheckpointError(
+                raise self._lost() or CheckpointError(
                     f"the training is complete, but its last state (cursor {cursor}) could not be "
                     f"saved in {self._root}: see the warnings before; clear the task to go on from "
                     "the checkpoint before it"
                 )
-        elif self._last is not None:
-            self._tell_committed(self._last, upload_ns=0, anchor=True)
+        elif self._committer is not None and self._committer.last is not None:
+            self._committer.tell(self._committer.last, upload_ns=0, anchor=True)
 
     def leave_last(self) -> None:
         """At the end of a training that was stopped: have its last state committed, if possible."""
@@ -183,6 +195,17 @@ class Checkpointer:
     def close(self) -> None:
         """Free what the saves needed."""
         self._shards.close()
+        if self._committer is not None:
+            self._committer.fence.close()
+
+    def _enter(self) -> None:
+        """Take the lease, once; all ranks call it. Raises :class:`CheckpointError` if refused."""
+        if self._entered:
+            return
+        refused = self._ranks.share(self._committer.fence.enter() if self._committer else None)
+        if refused is not None:
+            raise refused
+        self._entered = True
 
     def _due(self) -> bool:
         if self._every_ns is None:
@@ -191,70 +214,15 @@ class Checkpointer:
             self._due_at = time.monotonic_ns() + self._every_ns
         return time.monotonic_ns() >= self._due_at and self._clock.cursor != self._saved
 
+    def _lost(self) -> CheckpointError | None:
+        lost = self._committer.fence.lost if self._committer else None
+        shared: CheckpointError | None = self._ranks.share(lost)
+        return shared
+
     def _committed_cursor(self) -> int | None:
-        cursor: int | None = self._ranks.share(self._last.cursor if self._last else None)
+        last = self._committer.last if self._committer else None
+        cursor: int | None = self._ranks.share(last.cursor if last else None)
         return cursor
-
-    def _upload(self, upload: Future[Any], path: Path, cursor: int, *, anchor: bool) -> None:
-        """Follow the upload beside the training; the first rank commits."""
-        if not self._ranks.first:
-            self._pending = upload
-            return
-        self._pending = threading.Thread(
-            target=self._commit,
-            args=(upload, path, cursor, anchor),
-            name="checkpoint_upload",
-            daemon=True,
-        )
-        self._pending.start()
-
-    def _commit(self, upload: Future[Any], path: Path, cursor: int, anchor: bool) -> None:
-        place = self._place
-        begun = time.monotonic_ns()
-        try:
-            with self._phases.begin("checkpoint_upload"):
-                upload.result()
-                self._require_latest()
-                self._last = checkpoints.commit(
-                    path,
-                    job=place.context.key.id,
-                    attempt=place.attempt,
-                    epoch=place.context.epoch,
-                    cursor=cursor,
-                )
-            self._tell_committed(self._last, time.monotonic_ns() - begun, anchor=anchor)
-        except BaseException as error:  # torch's CheckpointException is no Exception
-            self._journal.warn(f"Checkpoint {path} could not be committed", error)
-            with contextlib.suppress(OSError):
-                checkpoints.discard(path)
-            return
-        try:
-            checkpoints.retain(self._root, keep=KEEP, attempt=place.attempt)
-        except OSError as error:
-            self._journal.warn(f"Older checkpoints in {self._root} could not be removed", error)
-
-    def _require_latest(self) -> None:
-        """Raise where the launcher has made a later submission: this trainer is a leftover."""
-        mine = self._place.context.submission
-        intents = (self._place.run_dir.launcher / "submissions").glob("*.json")
-        latest = max((int(p.stem) for p in intents if p.stem.isdecimal()), default=mine)
-        if latest > mine:
-            self.superseded = True
-            self._clock.hurry()
-            raise CheckpointError(
-                f"submission {latest} has replaced submission {mine} of job "
-                f"{self._place.context.key}: this trainer commits nothing more and stops"
-            )
-
-    def _tell_committed(self, saved: Checkpoint, upload_ns: int, *, anchor: bool) -> None:
-        data = {
-            "checkpoint": saved.uri,
-            "cursor": saved.cursor,
-            "bytes": saved.manifest.size,
-            "upload_ns": upload_ns,
-            "anchor": anchor,
-        }
-        self._journal.emit(Kind.CHECKPOINT_COMMITTED, data)
 
 
 def _is_failure(error: BaseException) -> bool:
