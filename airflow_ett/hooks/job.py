@@ -10,8 +10,10 @@ from typing import Any
 from airflow_ett.checkpoints import open_checkpoint
 from airflow_ett.errors import CheckpointError, ConfigurationError
 from airflow_ett.events import AttemptId, Cause, JobKey, JobState, Kind, RunDir
+from airflow_ett.hooks.masking import redactor
 from airflow_ett.launch.history import fold
 from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.watcher import Watcher
@@ -28,7 +30,7 @@ class JobHold:
     request: Mapping[str, Any]
     try_number: int
     max_tries: int
-    deadline_ns: int | None
+    limits: Mapping[str, Any]
 
     @classmethod
     def of(
@@ -38,7 +40,7 @@ class JobHold:
         *,
         try_number: int,
         max_tries: int,
-        deadline_ns: int | None,
+        limits: Limits,
     ) -> JobHold:
         """Describe the hold of a try on an open job."""
         return cls(
@@ -49,25 +51,27 @@ class JobHold:
             request=request.as_dict(),
             try_number=try_number,
             max_tries=max_tries,
-            deadline_ns=deadline_ns,
+            limits=asdict(limits),
         )
 
-    def take(self, mode: str) -> Watcher:
-        """Claim the job for this process and return its watcher.
+    def take(self, mode: str, poll_interval_s: float) -> Watcher:
+        """Claim the job for this process (``mode``: ``task``, ``trigger``) and return its watcher.
 
         Raises :class:`JobLogError` when the run directory cannot be used.
         """
         # Importing TorchX takes a while, which DAG parsing is spared.
         from airflow_ett.launch.gateway import Gateway
 
-        log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key))
+        redact = redactor(self.request["env"])
+        log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key), redact=redact)
         claim = log.claim(try_number=self.try_number, max_tries=self.max_tries, mode=mode)
         return Watcher(
             OpenJob(log, self.checkpoints, self.inherit),
             claim,
             Request(**self.request),
             Gateway(),
-            deadline_ns=self.deadline_ns,
+            limits=Limits(**self.limits),
+            poll_interval_s=poll_interval_s,
         )
 
 
@@ -76,7 +80,8 @@ def end_job(
 ) -> None:
     """Write the terminal event of a job that failed for good, unless it has one or never began.
 
-    A submission that was told to end and has not yet is over by that as far as the job goes.
+    A submission that was told to end and has not yet is over by that as far as the job goes; the
+    next generation waits for it.
 
     Raises :class:`JobLogError` when the run directory cannot be used.
     """
@@ -87,7 +92,8 @@ def end_job(
     log.claim(try_number=try_number, max_tries=max_tries, mode="task")
     live = history.live
     if live is not None and live.cancel_reason is not None:
-        evidence = {"source": "launcher", "text": f"Cancelled on request: {live.cancel_reason}."}
+        text = live.cancel_text or f"Cancelled on request: {live.cancel_reason}."
+        evidence = {"source": "launcher", "text": f"{text} It was still ending.", "seen": False}
         log.append(
             Kind.ATTEMPT_ENDED,
             {"cause": live.cancel_reason, "evidence": evidence},

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow.sdk.bases.hook import BaseHook
 
 from airflow_ett import config
-from airflow_ett.errors import ConfigurationError
+from airflow_ett.checkpoints import local_path
+from airflow_ett.errors import ConfigurationError, EttError
+from airflow_ett.hooks.masking import redact
 
 DEFAULT_SCHEDULER = "local_detached"
+
+_NO_APP = "ett-connection-test"
+"""A name that no app has: asking for it asks the scheduler and changes nothing."""
 
 
 class TorchXHook(BaseHook):
     """Reads a ``torchx`` connection; without one, the ``[ett]`` options alone decide.
 
     Extra fields: ``scheduler`` and ``cfg`` (a TorchX scheduler and its options, the defaults of the
-    operator's parameters of the same names), ``checkpoint_root``.
+    operator's parameters of the same names; ``cfg`` may be JSON text), ``checkpoint_root``.
     """
 
     conn_name_attr: ClassVar[str] = "torchx_conn_id"
@@ -31,10 +40,7 @@ class TorchXHook(BaseHook):
         self._extra: Mapping[str, Any] = {}
         if torchx_conn_id:
             self._extra = self.get_connection(torchx_conn_id).extra_dejson
-            if not isinstance(self._extra.get("cfg", {}), dict):
-                raise ConfigurationError(
-                    "torchx_conn_id", f"extra field cfg of {torchx_conn_id!r} is not a JSON object"
-                )
+        self._cfg = _json_object(self._extra.get("cfg"), torchx_conn_id)
 
     @property
     def scheduler(self) -> str:
@@ -44,9 +50,65 @@ class TorchXHook(BaseHook):
     @property
     def cfg(self) -> dict[str, Any]:
         """Scheduler options that a task's own ``cfg`` is laid over."""
-        return dict(self._extra.get("cfg") or {})
+        return dict(self._cfg)
 
     @property
     def checkpoint_root(self) -> str:
         """Where checkpoints go, or '' for the run directory."""
         return str(self._extra.get("checkpoint_root") or self.settings.checkpoint_root)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Check scheduler, options and folders as this host sees them; nothing is submitted.
+
+        Returns whether a training could be launched from here, and a sentence that says so or why
+        not, free of secrets.
+        """
+        # Importing TorchX takes a while, which DAG parsing is spared.
+        from airflow_ett.launch.gateway import Gateway
+
+        gateway = Gateway()
+        try:
+            gateway.check(self.scheduler, self.cfg)
+            gateway.find(_NO_APP, self.scheduler)
+            places = self._check_folders()
+        except EttError as error:
+            return False, f"{redact(str(error))} (tested on {socket.gethostname()})"
+        text = f"{self.scheduler} answers and knows these options; {places}"
+        return True, f"{redact(text)} (tested on {socket.gethostname()})"
+
+    def _check_folders(self) -> str:
+        """Return where runs and checkpoints go, as text."""
+        run_root = self.settings.run_root
+        _check_usable("[ett] run_root", run_root)
+        if not self.checkpoint_root:
+            return f"run directories and checkpoints go to {run_root}"
+        try:
+            checkpoints = local_path(self.checkpoint_root)
+        except ConfigurationError as error:
+            raise ConfigurationError("checkpoint_root", error.problem) from error
+        _check_usable("checkpoint_root", checkpoints)
+        return f"run directories go to {run_root}, checkpoints to {checkpoints}"
+
+
+def _json_object(value: Any, connection: str | None) -> Mapping[str, Any]:
+    """Return a field that holds a JSON object, or the text of one, or nothing."""
+    try:
+        found = json.loads(value) if isinstance(value, str) and value else value or {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigurationError(
+            "torchx_conn_id", f"extra field cfg of {connection!r} is not a JSON object"
+        )
+    return found
+
+
+def _check_usable(name: str, folder: Path) -> None:
+    """Raise :class:`ConfigurationError` unless the folder can be written here, or made."""
+    try:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        raise ConfigurationError(name, f"{folder} cannot be written, nor made, by this user")

@@ -5,12 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_ett.checkpoints import newest_committed
-from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind
+from airflow_ett.errors import LaunchError
+from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind, read_cursor
 from airflow_ett.launch.history import Submission
 from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.opening import OpenJob
+from airflow_ett.launch.status import SchedulerStatus
+from airflow_ett.launch.verdict import Sighting, Verdict, judge
+
+if TYPE_CHECKING:
+    from airflow_ett.launch.gateway import Gateway
+
+_LAST_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,43 @@ class Outcome:
         return {name: getattr(self, name) for name in self.__slots__} | {
             "cause": str(self.cause) if self.cause else None
         }
+
+
+def examine(
+    log: RunDirLog, submission: Submission, status: SchedulerStatus
+) -> tuple[Verdict, AttemptId]:
+    """Judge a submission's newest attempt, which is over, by all that was seen of it."""
+    attempt, events = newest_attempt(log, submission)
+    close_interval(log, submission)
+    seen = Sighting(
+        state=status.state,
+        raw=status.raw,
+        message=status.message,
+        cancel_reason=submission.cancel_reason,
+        cancel_text=submission.cancel_text,
+        replies=log.replies(attempt),
+        replicas=status.replicas,
+        events=events,
+    )
+    return judge(seen), attempt
+
+
+def conclude(job: OpenJob, last: Submission, gateway: Gateway) -> Outcome:
+    """Return how a try ended whose newest submission is over."""
+    newest = newest_committed(job.checkpoints)
+    cursor = read_cursor(job.log.run_dir.cursor)
+    lines: list[str] = []
+    if last.cause is not None and last.handle is not None:
+        with contextlib.suppress(LaunchError):
+            lines = gateway.last_lines(last.handle, 0, _LAST_LINES)
+    return Outcome(
+        job=job.log.key.id,
+        cause=last.cause,
+        message=job.log.redact(describe(job.log.key, last, lines)),
+        handle=last.handle,
+        cursor=cursor.cursor if cursor else None,
+        checkpoint=newest.uri if newest else None,
+    )
 
 
 def describe(job: JobKey, submission: Submission, lines: Sequence[str]) -> str:

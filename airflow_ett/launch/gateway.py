@@ -103,7 +103,7 @@ class Gateway:
         replaces every role's. Raises :class:`ConfigurationError` that names the parameter.
         """
         backend = self._known(scheduler)
-        resolved = check_cfg(backend.run_opts(), cfg or {})
+        resolved = self.check(scheduler, cfg)
         if workspace and not isinstance(backend, WorkspaceMixin):
             raise ConfigurationError("workspace", f"{scheduler} does not build workspaces")
         app = build_app(component, component_args)
@@ -120,6 +120,13 @@ class Gateway:
         if isinstance(backend, LocalDetached):
             check_script(component_args or [], working_folder(app.roles[0], resolved["cwd"]))
         return Prepared(scheduler, app, dict(cfg or {}), workspace)
+
+    def check(self, scheduler: str, cfg: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the scheduler's options: ``cfg`` over its defaults. Nothing is sent anywhere.
+
+        Raises :class:`ConfigurationError` that names ``scheduler`` or ``cfg``.
+        """
+        return check_cfg(self._known(scheduler).run_opts(), cfg or {})
 
     def submit(self, prepared: Prepared, name: str) -> str:
         """Hand the app over under this name and return its handle.
@@ -211,8 +218,16 @@ class Gateway:
             if isinstance(backend, Detailed):
                 path = _log_path(backend, app_id, replica)
                 return str(path) if path else None
-            described = backend.describe(app_id)
-            return described.ui_url if described else None
+            return _page(backend, app_id)
+
+    def page(self, handle: str) -> str | None:
+        """Return the address of the scheduler's own page of an app, None where it has none.
+
+        Raises :class:`LaunchError` when the scheduler cannot be asked.
+        """
+        backend, app_id = self._parse(handle)
+        with _asking(f"ask for {handle}"):
+            return None if isinstance(backend, Detailed) else _page(backend, app_id)
 
     def accelerators(self, prepared: Prepared) -> int:
         """Return how many GPUs the whole app asks for."""
@@ -250,6 +265,11 @@ def _log_path(backend: Detailed, app_id: str, replica: int) -> Path | None:
         return None
     chosen = detail.replicas[replica]
     return backend.log_path(app_id, chosen.role, chosen.id)
+
+
+def _page(backend: Scheduler, app_id: str) -> str | None:
+    described = backend.describe(app_id)
+    return (described.ui_url or None) if described else None
 
 
 def _lines(backend: Scheduler, app_id: str, replica: int) -> Iterator[str]:

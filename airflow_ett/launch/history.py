@@ -8,10 +8,18 @@ from typing import Any
 
 from airflow_ett.events import Cause, Event, JobState, Kind, Layer
 
+UNKNOWN = "UNKNOWN"
+"""TorchX's name of the state that says nothing; noted of an app its scheduler does not know."""
+
 
 @dataclass(slots=True)
 class Submission:
-    """One app handed to a scheduler, or about to be: ``handle`` is None while only intended."""
+    """One app handed to a scheduler, or about to be: ``handle`` is None while only intended.
+
+    ``handed_ns`` is when the handle was known: from there its start is waited for. ``started``: it
+    was seen running. ``unknown_since_ns`` is since when the scheduler has not known it, or not
+    answered. ``end_seen`` is False of one that was written off while it was still ending.
+    """
 
     number: int
     app: str
@@ -20,9 +28,14 @@ class Submission:
     try_number: int
     intended_ns: int
     handle: str | None = None
+    handed_ns: int = 0
     resume_cursor: int = 0
+    started: bool = False
+    unknown_since_ns: int | None = None
     cancel_reason: Cause | None = None
+    cancel_text: str | None = None
     ended: bool = False
+    end_seen: bool = False
     ended_ns: int = 0
     cause: Cause | None = None
     evidence: str = ""
@@ -44,7 +57,19 @@ class Submission:
         cause = event.data.get("cause")
         self.ended, self.ended_ns = True, event.time_ns
         self.cause = Cause(cause) if cause else None
-        self.evidence = str(event.data.get("evidence", {}).get("text", ""))
+        evidence = event.data.get("evidence", {})
+        self.evidence = str(evidence.get("text", ""))
+        self.end_seen = bool(evidence.get("seen", True))
+
+    def note_state(self, event: Event) -> None:
+        """Take the scheduler's word over from a ``scheduler_state`` event."""
+        data = event.data
+        self.raw, self.restart = data.get("raw"), int(data.get("restart") or 0)
+        self.started = self.started or data.get("state") == "RUNNING"
+        if data.get("state") != UNKNOWN:
+            self.unknown_since_ns = None
+        elif self.unknown_since_ns is None:
+            self.unknown_since_ns = event.time_ns
 
 
 @dataclass(slots=True)
@@ -68,6 +93,11 @@ class History:
     def live(self) -> Submission | None:
         """The newest submission, unless it is known to be over."""
         return None if self.last is None or self.last.ended else self.last
+
+    @property
+    def unfinished(self) -> Submission | None:
+        """The newest submission, unless it was seen to be over."""
+        return None if self.last is None or self.last.end_seen else self.last
 
     def relaunches(self) -> int:
         """How often the job was relaunched since a committed checkpoint last advanced."""
@@ -129,10 +159,12 @@ def _apply_to_submission(history: History, event: Event) -> None:
     match event.kind:
         case Kind.SUBMITTED:
             submission.handle = str(event.data["handle"])
+            submission.digest = str(event.data.get("digest", submission.digest))
+            submission.handed_ns = int(event.data.get("handed_ns") or event.time_ns)
         case Kind.CANCEL_REQUESTED:
             submission.cancel_reason = Cause(event.data["reason"])
+            submission.cancel_text = event.data.get("text")
         case Kind.SCHEDULER_STATE:
-            submission.raw = event.data.get("raw")
-            submission.restart = int(event.data.get("restart") or 0)
+            submission.note_state(event)
         case Kind.ATTEMPT_ENDED:
             submission.note_end(event)

@@ -14,7 +14,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,24 +45,40 @@ def _reachable(key: JobKey) -> Iterator[None]:
         ) from error
 
 
-class RunDirLog:
-    """The job log in a run directory on storage that launcher and trainers share."""
+def _as_it_is(value: Any) -> Any:
+    return value
 
-    def __init__(self, run_dir: RunDir, key: JobKey) -> None:
+
+class RunDirLog:
+    """The job log in a run directory on storage that launcher and trainers share.
+
+    ``redact`` returns a text, or JSON data, without secrets: evidence passes it on its way into the
+    log, and so should whatever of a trainer's words is shown or raised.
+    """
+
+    def __init__(
+        self, run_dir: RunDir, key: JobKey, *, redact: Callable[[Any], Any] = _as_it_is
+    ) -> None:
         self.run_dir = run_dir
         self.key = key
+        self.redact = redact
         self._writer: LogWriter | None = None
 
-    def claim(self, *, try_number: int, max_tries: int, mode: str) -> Claim:
+    def claim(
+        self, *, try_number: int, max_tries: int, mode: str, after: int | None = None
+    ) -> Claim:
         """Take the next epoch and open a log file of its own.
 
-        Raises :class:`JobLogError` when the run directory cannot be used.
+        With ``after``, only if nobody has claimed since that epoch; else :class:`Fenced` is raised
+        and nothing has happened. Raises :class:`JobLogError` when the run directory cannot be used.
         """
         with _reachable(self.key):
             owner = f"{socket.gethostname()}:{os.getpid()}"
             content = {"owner": owner, "try": try_number, "mode": mode}
-            epoch = self._newest() + 1
+            epoch = (self.newest() if after is None else after) + 1
             while not _create(self._claims / f"{epoch:08d}.json", content):
+                if after is not None:
+                    raise Fenced(f"Job {self.key} was claimed by another owner meanwhile.")
                 epoch += 1
             self._writer = LogWriter(
                 self.run_dir.launcher / f"e{epoch:08d}.jsonl",
@@ -87,7 +103,7 @@ class RunDirLog:
     def check(self, claim: Claim) -> None:
         """Raise :class:`Fenced` when a newer claim exists, :class:`JobLogError` when none does."""
         with _reachable(self.key):
-            newest = self._newest()
+            newest = self.newest()
         if newest < claim.epoch:
             raise JobLogError(
                 f"The log of job {self.key} has lost claim {claim.epoch}: is [ett] run_root away, "
@@ -123,6 +139,8 @@ class RunDirLog:
 
         Raises :class:`JobLogError` when the run directory cannot be used.
         """
+        if data and "evidence" in data:
+            data = {**data, "evidence": self.redact(data["evidence"])}
         with _reachable(self.key):
             return self._claimed().append(kind, data, time_ns=time_ns, attempt=attempt)
 
@@ -175,7 +193,8 @@ class RunDirLog:
     def _claims(self) -> Path:
         return self.run_dir.launcher / "claims"
 
-    def _newest(self) -> int:
+    def newest(self) -> int:
+        """Return the newest epoch, 0 before the first claim."""
         try:
             return max((int(path.stem) for path in self._claims.iterdir()), default=0)
         except FileNotFoundError:

@@ -11,17 +11,23 @@ from airflow_ett.checkpoints import newest_committed
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.events import JobKey, JobState, RunDir, read_cursor
 from airflow_ett.launch.adoption import cleared
+from airflow_ett.launch.former import Former
 from airflow_ett.launch.history import History, fold
 from airflow_ett.launch.joblog import RunDirLog
 
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job ready to be claimed: its log, its checkpoints, and what a former generation left it."""
+    """A job ready to be claimed: its log, its checkpoints, and what a former generation left it.
+
+    ``former`` is an app of the former generation that must be over before this one begins; what it
+    leaves is known only then, by opening the job again.
+    """
 
     log: RunDirLog
     checkpoints: str
     inherit: Mapping[str, Any] | None
+    former: Former | None = None
 
 
 def open_job(
@@ -57,12 +63,20 @@ def open_job(
         new_log,
         _checkpoint_folder(checkpoint_root, new_log),
         _inheritance(history, log.run_dir, checkpoints),
+        _former(history),
     )
 
 
 def _newest_generation(base: Path) -> int:
     names = (path.name[1:] for path in base.glob("g*") if path.is_dir())
     return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def _former(history: History) -> Former | None:
+    last = history.unfinished
+    if last is None:
+        return None
+    return Former(last.app, last.handle, str((history.opened or {}).get("scheduler")))
 
 
 def _checkpoint_folder(root: str, log: RunDirLog) -> str:

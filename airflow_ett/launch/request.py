@@ -28,8 +28,14 @@ class Request:
     max_relaunches: int = 3
 
     def digest(self) -> str:
-        """Return 16 hexadecimal digits that change with anything the scheduler would be asked."""
-        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        """Return 16 hexadecimal digits that change with anything the scheduler would be asked.
+
+        What becomes of the training afterwards (``max_relaunches``) is no part of it. Nothing can
+        be read back from it, so that secrets in ``env`` stay what they are.
+        """
+        asked = asdict(self)
+        del asked["max_relaunches"]
+        text = json.dumps(asked, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def as_dict(self) -> dict[str, Any]:

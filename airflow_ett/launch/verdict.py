@@ -51,12 +51,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What was seen of an attempt that is over; ``state`` None: unknown to the scheduler."""
+    """What was seen of an attempt that is over; ``state`` None: unknown to the scheduler.
+
+    ``cancel_text`` says in a sentence why it was cancelled, where there is more to say.
+    """
 
     state: str | None
     raw: str | None
     message: str = ""
     cancel_reason: Cause | None = None
+    cancel_text: str | None = None
     replies: Sequence[Mapping[str, Any]] = ()
     replicas: Sequence[ReplicaStatus] = ()
     events: Sequence[Event] = ()
@@ -68,7 +72,7 @@ def judge(seen: Sighting) -> Verdict:
     if seen.state == "SUCCEEDED":
         return Verdict(None, {"source": "scheduler", "text": "The scheduler reports success."})
     if seen.cancel_reason is not None:
-        text = f"Cancelled on request: {seen.cancel_reason}."
+        text = seen.cancel_text or f"Cancelled on request: {seen.cancel_reason}."
         return Verdict(seen.cancel_reason, {"source": "launcher", "text": text})
     if seen.raw is not None and seen.raw in RAW_CAUSES:
         text = f"The scheduler reports {seen.raw}."

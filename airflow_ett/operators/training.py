@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -17,12 +18,17 @@ from airflow_ett.events import Cause, JobKey
 from airflow_ett.hooks.ingest import BestEffortIngest
 from airflow_ett.hooks.job import JobHold, check_checkpoints, end_job
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
+from airflow_ett.hooks.masking import redact
 from airflow_ett.hooks.torchx import DEFAULT_SCHEDULER, TorchXHook
 from airflow_ett.launch.aftermath import Outcome
+from airflow_ett.launch.former import Former
+from airflow_ett.launch.limits import UNKNOWN_GRACE_S, Limits
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.preparation import validate_static
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.watcher import Watcher
+from airflow_ett.links import LINKS, LinkBoard
+from airflow_ett.operators.parameters import seconds
 from airflow_ett.retry import ETTRetryPolicy
 from airflow_ett.triggers.training import trigger_for
 
@@ -33,6 +39,8 @@ _MARGIN_NS = 2_000_000_000
 """Our deadline lies this far before Airflow's own ``execution_timeout``."""
 
 _KILL_WAIT_S = 3.0
+"""Airflow kills a task's process 5 s after it told it to stop."""
+
 _KILL_LOOK_S = 0.2
 
 _LOST_PROCESS_DELAY = timedelta(seconds=1)
@@ -56,7 +64,12 @@ class TorchXTrainingOperator(BaseOperator):
     :param resume: ``auto`` (the newest committed checkpoint of this job), ``never``, or a
         checkpoint's URI.
     :param init_from: a checkpoint's URI to take the weights from; the cursor starts at 0.
-    :param poll_interval: seconds between looks at the scheduler.
+    :param poll_interval: seconds between looks at the scheduler. They are faster after a change
+        (down to a quarter) and slower in a quiet training whose end shows by itself (up to five).
+    :param start_timeout: how long a submission may wait for its first process, in seconds or as a
+        timedelta; then it is cancelled, cause ``timeout``. Default: for ever.
+    :param unknown_grace: how long the scheduler may not know the app, or not answer, before the
+        trainer's own word decides, or the attempt is given up as ``vanished``.
     :param deferrable: watch from the triggerer, without holding a worker. True by default, since
         trainings last for days.
     :param max_relaunches: relaunches within one try after preemption or infrastructure failure,
@@ -82,6 +95,7 @@ class TorchXTrainingOperator(BaseOperator):
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"cfg": "json", "env": "json"}
     ui_color = "#5c88c5"
+    operator_extra_links = LINKS
 
     def __init__(
         self,
@@ -96,6 +110,8 @@ class TorchXTrainingOperator(BaseOperator):
         resume: str = "auto",
         init_from: str | None = None,
         poll_interval: float = 1.0,
+        start_timeout: float | timedelta | None = None,
+        unknown_grace: float | timedelta = UNKNOWN_GRACE_S,
         deferrable: bool = True,
         max_relaunches: int = 3,
         torchx_conn_id: str | None = None,
@@ -115,6 +131,8 @@ class TorchXTrainingOperator(BaseOperator):
         self.resume = resume
         self.init_from = init_from
         self.poll_interval = poll_interval
+        self.start_timeout = start_timeout
+        self.unknown_grace = unknown_grace
         self.deferrable = deferrable
         self.max_relaunches = max_relaunches
         self.torchx_conn_id = torchx_conn_id
@@ -125,15 +143,17 @@ class TorchXTrainingOperator(BaseOperator):
         """Claim the job, submit or adopt, and watch it here or from the triggerer."""
         hold = self._hold(context)
         try:
-            watcher = hold.take("task")
+            watcher = hold.take("task", self.poll_interval)
             action = watcher.begin()
         except LaunchError as error:
-            failed = TrainingFailed(str(error), cause=Cause.LAUNCH)
+            failed = TrainingFailed(redact(str(error)), cause=Cause.LAUNCH)
             self._fail(context, hold.key, hold.run_dir, failed)
         except ConfigurationError as error:
             self._close(context, hold.key, hold.run_dir, Cause.LAUNCH)
             raise error
         self.log.info("Training %s: %s, run directory %s", watcher.handle, action, hold.run_dir)
+        links = LinkBoard(hold.key)
+        links(watcher.places, now=True)
         if self._killed:
             self._stop(hold, watcher)
         if self.deferrable:
@@ -143,7 +163,7 @@ class TorchXTrainingOperator(BaseOperator):
                 kwargs={"key": dict(hold.key), "run_dir": hold.run_dir},
             )
         try:
-            outcome = self._watch(hold, watcher)
+            outcome = self._watch(hold, watcher, links)
         except AirflowTaskTimeout:
             # The training was told to end 2 s ago and has not yet: the next try waits for that.
             text = (
@@ -163,10 +183,10 @@ class TorchXTrainingOperator(BaseOperator):
         """Only set a flag: this runs inside a signal handler; the watch loop asks what it means."""
         self._killed = True
 
-    def _watch(self, hold: JobHold, watcher: Watcher) -> Outcome:
+    def _watch(self, hold: JobHold, watcher: Watcher, links: LinkBoard) -> Outcome:
         ingest = BestEffortIngest(Path(hold.run_dir))
         while True:
-            self._pause()
+            self._pause(watcher.pause_s)
             if self._killed:
                 self._stop(hold, watcher)
             try:
@@ -178,13 +198,14 @@ class TorchXTrainingOperator(BaseOperator):
             except JobLogError as error:
                 self.log.warning("%s Watching goes on.", error)
                 continue
+            links(watcher.places, now=outcome is not None)
             if outcome is not None:
                 return outcome
             ingest()
 
-    def _pause(self) -> None:
-        """Sleep for the poll interval, or until the task is killed."""
-        until = time.monotonic() + self.poll_interval
+    def _pause(self, seconds: float) -> None:
+        """Sleep, or return as soon as the task is killed."""
+        until = time.monotonic() + seconds
         while not self._killed and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _KILL_LOOK_S))
 
@@ -244,18 +265,23 @@ class TorchXTrainingOperator(BaseOperator):
         return decision.action is not RetryAction.FAIL
 
     def _hold(self, context: Context) -> JobHold:
+        limits = self._limits()
         hook = TorchXHook(self.torchx_conn_id)
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         key = JobKey(hook.settings.deployment, ti.dag_id, ti.run_id, ti.task_id, map_index)
-        root = self.checkpoint_uri or hook.checkpoint_root
-        job = open_job(
+        opened = partial(
+            open_job,
             hook.settings.run_root,
             key,
-            checkpoint_root=root,
+            checkpoint_root=self.checkpoint_uri or hook.checkpoint_root,
             try_number=ti.try_number,
             max_tries=ti.max_tries,
         )
+        job = opened()
+        if job.former is not None:
+            self._await(job.former, key)
+            job = opened()
         request = Request(
             component=self.component,
             component_args=[str(arg) for arg in self.component_args],
@@ -274,7 +300,26 @@ class TorchXTrainingOperator(BaseOperator):
             request,
             try_number=ti.try_number,
             max_tries=ti.max_tries,
+            limits=limits,
+        )
+
+    def _await(self, former: Former, key: JobKey) -> None:
+        """Wait until the app of the generation before this one is over."""
+        from airflow_ett.launch.gateway import Gateway
+
+        def pause() -> None:
+            self._pause(self.poll_interval)
+            if self._killed:
+                raise TrainingFailed(f"Job {key} was stopped before it began.", cause=Cause.UNKNOWN)
+
+        former.await_end(Gateway(), key, pause)
+
+    def _limits(self) -> Limits:
+        waits = self.start_timeout
+        return Limits(
             deadline_ns=self._deadline_ns(),
+            start_timeout_s=None if waits is None else seconds("start_timeout", waits),
+            unknown_grace_s=seconds("unknown_grace", self.unknown_grace),
         )
 
     def _deadline_ns(self) -> int | None:
@@ -285,10 +330,10 @@ class TorchXTrainingOperator(BaseOperator):
         )
 
     def _check_parameters(self) -> None:
-        if self.poll_interval <= 0:
-            raise ConfigurationError(
-                "poll_interval", f"must be above 0 s, not {self.poll_interval}"
-            )
+        seconds("poll_interval", self.poll_interval)
+        seconds("unknown_grace", self.unknown_grace)
+        if self.start_timeout is not None:
+            seconds("start_timeout", self.start_timeout)
         if self.max_relaunches < 0:
             raise ConfigurationError(
                 "max_relaunches", f"must be 0 or more, not {self.max_relaunches}"

@@ -21,8 +21,10 @@ from airflow_ett.events import Cause
 from airflow_ett.hooks.ingest import BestEffortIngest
 from airflow_ett.hooks.job import JobHold
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
+from airflow_ett.hooks.masking import redact
 from airflow_ett.launch.aftermath import Outcome
 from airflow_ett.launch.watcher import Watcher
+from airflow_ett.links import LinkBoard
 
 T = TypeVar("T")
 
@@ -37,8 +39,10 @@ class TrainingTrigger(BaseTrigger):
         self.hold = hold
         self.poll_interval = poll_interval
         self._watcher: Watcher | None = None
+        self._pause_s = poll_interval
         self._turn = threading.Lock()
         self._ingest = BestEffortIngest(Path(hold["run_dir"]))
+        self._links = LinkBoard(hold["key"])
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what the trigger is rebuilt from."""
@@ -53,7 +57,7 @@ class TrainingTrigger(BaseTrigger):
                 if outcome is not None:
                     yield TriggerEvent(outcome.as_dict())
                     return
-                await asyncio.sleep(self.poll_interval)
+                await asyncio.sleep(self._pause_s)
         except Fenced as error:
             self.log.warning("%s", error)
             await asyncio.Event().wait()
@@ -79,7 +83,7 @@ class TrainingTrigger(BaseTrigger):
     def _watching(self) -> Watcher:
         """Return the watcher; claim the job at the first call."""
         if self._watcher is None:
-            watcher = JobHold(**self.hold).take("trigger")
+            watcher = JobHold(**self.hold).take("trigger", self.poll_interval)
             action = watcher.begin()
             self._watcher = watcher
             self.log.info("Watching %s (%s)", watcher.handle, action)
@@ -91,8 +95,10 @@ class TrainingTrigger(BaseTrigger):
             outcome = watcher.poll()
             for line in watcher.read_log().splitlines():
                 self.log.info("[rank 0] %s", line)
+            self._links(watcher.places, now=outcome is not None)
             if outcome is None:
                 self._ingest()
+                self._pause_s = watcher.pause_s
         except Fenced:
             raise
         except JobLogError as error:
@@ -113,7 +119,7 @@ class TrainingTrigger(BaseTrigger):
         outcome = Outcome(
             job="",
             cause=cause,
-            message=str(error),
+            message=redact(str(error)),
             handle=self._watcher.handle if self._watcher else None,
             cursor=None,
             checkpoint=None,

@@ -83,9 +83,11 @@ class Bench:
         """Open the job as it stands, for a try that was cleared if the job has ended."""
         return open_job(self.root, KEY, checkpoint_root="", try_number=9, max_tries=9)
 
-    def watch(self, try_number: int = 1, max_tries: int = 2, **options: Any) -> Watcher:
+    def watch(
+        self, try_number: int = 1, max_tries: int = 2, mode: str = "task", **options: Any
+    ) -> Watcher:
         job = self.open()
-        claim = job.log.claim(try_number=try_number, max_tries=max_tries, mode="task")
+        claim = job.log.claim(try_number=try_number, max_tries=max_tries, mode=mode)
         watcher = Watcher(
             job, claim, self.request, self.gateway, now_ns=lambda: self.now_ns, **options
         )

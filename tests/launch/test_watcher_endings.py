@@ -8,7 +8,7 @@ import pytest
 
 from airflow_ett.errors import LaunchError
 from airflow_ett.events import AttemptId, Cause, JobState, Layer
-from airflow_ett.launch.watcher import UNKNOWN_GRACE_S
+from airflow_ett.launch.limits import UNKNOWN_GRACE_S, Limits
 
 KILLED = {"signal": 9}
 RAISED = {"exit_code": 1, "error": {"type": "ValueError", "message": "bad batch"}}
@@ -88,7 +88,7 @@ def test_a_trigger_that_starts_again_reports_an_end_already_noted(bench: Any) ->
     bench.reply(AttemptId(1), **RAISED)
     bench.ends("FAILED")
     watcher.poll()
-    again = bench.watch()
+    again = bench.watch(mode="trigger")
     assert again.poll().cause is Cause.APPLICATION
     assert len(bench.gateway.submitted) == 1
 
@@ -110,7 +110,7 @@ def test_a_trigger_that_died_before_the_relaunch_makes_it(bench: Any) -> None:
         bench.ends("FAILED")
         watcher.poll()
     assert len(bench.gateway.submitted) == 2
-    bench.watch()
+    bench.watch(mode="trigger")
     assert len(bench.gateway.submitted) == 3
     assert bench.events("submitted")[-1].data["layer"] == Layer.RELAUNCH
 
@@ -156,7 +156,7 @@ def test_s06_the_trainers_own_end_decides_where_the_scheduler_forgot(bench: Any)
 
 
 def test_r07_the_deadline_cancels_once(bench: Any) -> None:
-    watcher = bench.watch(deadline_ns=bench.now_ns + 5_000_000_000)
+    watcher = bench.watch(limits=Limits(bench.now_ns + 5_000_000_000))
     assert watcher.poll() is None
     assert bench.gateway.cancelled == []
     bench.tick(5)
@@ -167,7 +167,7 @@ def test_r07_the_deadline_cancels_once(bench: Any) -> None:
 
 
 def test_no_relaunch_begins_after_the_deadline(bench: Any) -> None:
-    watcher = bench.watch(deadline_ns=bench.now_ns + 5_000_000_000)
+    watcher = bench.watch(limits=Limits(bench.now_ns + 5_000_000_000))
     bench.reply(AttemptId(1), **KILLED)
     bench.tick(4)
     bench.ends("FAILED")
@@ -182,12 +182,12 @@ def test_no_relaunch_begins_after_the_deadline(bench: Any) -> None:
 
 
 def test_a_trigger_restarted_during_a_deadlines_cancel_submits_nothing(bench: Any) -> None:
-    deadline = {"deadline_ns": bench.now_ns + 5_000_000_000}
-    bench.watch(**deadline)
+    limits = Limits(bench.now_ns + 5_000_000_000)
+    bench.watch(limits=limits)
     bench.tick(6)
-    again = bench.watch(**deadline)
+    again = bench.watch(mode="trigger", limits=limits)
     again.poll()
-    third = bench.watch(**deadline)
+    third = bench.watch(mode="trigger", limits=limits)
     bench.ends("CANCELLED")
     assert third.poll().cause is Cause.TIMEOUT
     assert len(bench.gateway.submitted) == 1

@@ -1,10 +1,20 @@
-"""Bad configuration fails at DAG parse, by the parameter's name."""
+"""Bad configuration fails at DAG parse, by the parameter's name; limits are absolute."""
 
+import time
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_ett.errors import ConfigurationError
+from airflow_ett.errors import ConfigurationError, TrainingFailed
+from airflow_ett.events import CursorFile, JobKey, JobState
+from airflow_ett.launch import gateway as gateway_module
+from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.limits import Limits
+from airflow_ett.launch.opening import open_job
+from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.operators import ModelPublishOperator, TorchXTrainingOperator
 from airflow_ett.retry import ETTRetryPolicy
 
@@ -20,6 +30,14 @@ GOOD: dict[str, Any] = {"task_id": "train", "component_args": ["--m", "pkg.train
         ("component", "/nowhere/components.py:train"),
         ("cfg", {"no_such_option": 1}),
         ("poll_interval", 0),
+        ("poll_interval", "1"),
+        ("start_timeout", 0),
+        ("start_timeout", timedelta(seconds=-1)),
+        ("start_timeout", "an hour"),
+        ("unknown_grace", None),
+        ("unknown_grace", True),
+        ("unknown_grace", float("inf")),
+        ("unknown_grace", float("nan")),
         ("max_relaunches", -1),
         ("resource", "no.such.resource"),
     ],
@@ -54,3 +72,87 @@ def test_a_model_that_is_no_factory_is_named() -> None:
     with pytest.raises(ConfigurationError) as caught:
         ModelPublishOperator(task_id="p", checkpoint="/c", model="pkg.module", registry="/r")
     assert caught.value.parameter == "model"
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The context of a try that a user's clear began, on a run root of its own."""
+    monkeypatch.setenv("AIRFLOW__ETT__RUN_ROOT", str(tmp_path / "runs"))
+    ti = {"dag_id": "dag", "run_id": "run", "task_id": "train", "map_index": -1}
+    return {"ti": SimpleNamespace(**ti, try_number=2, max_tries=2)}
+
+
+def test_limits_are_instants_and_lengths_in_seconds(context: dict[str, Any]) -> None:
+    operator = TorchXTrainingOperator(
+        **GOOD,
+        start_timeout=timedelta(minutes=2),
+        unknown_grace=90,
+        execution_timeout=timedelta(hours=1),
+    )
+    before_ns = time.time_ns()
+    limits = Limits(**operator._hold(context).limits)
+    assert (limits.start_timeout_s, limits.unknown_grace_s) == (120.0, 90.0)
+    assert limits.deadline_ns is not None
+    assert 3590e9 < limits.deadline_ns - before_ns < 3600e9
+    plain = TorchXTrainingOperator(**GOOD)._hold(context)
+    assert Limits(**plain.limits) == Limits()
+
+
+class EndingScheduler:
+    """Knows one app, which ends some looks after it was told to, and saves on its way down."""
+
+    def __init__(self, run_dir: Path, looks: int) -> None:
+        self.run_dir = run_dir
+        self.looks = looks
+        self.cancels = 0
+
+    def status(self, handle: str) -> SchedulerStatus:
+        self.looks -= 1
+        if self.looks > 0:
+            return SchedulerStatus("RUNNING")
+        CursorFile(self.run_dir / "cursor").write(1, 0, 0, 0, 9, 0, 40, 77, *[0] * 7, 1)
+        return SchedulerStatus("CANCELLED")
+
+    def cancel(self, handle: str) -> None:
+        self.cancels += 1
+
+
+@pytest.fixture
+def ending(context: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A job that a user's cancel has closed while its app is still saving."""
+    key = JobKey("default", "dag", "run", "train")
+    tries = {"try_number": 1, "max_tries": 0}
+    job = open_job(tmp_path / "runs", key, checkpoint_root="", **tries)
+    log: RunDirLog = job.log
+    claim = log.claim(**tries, mode="task")
+    app = {"app": "a", "digest": "d", "layer": "first", "try": 1, "resume_cursor": 0}
+    log.append("job_opened", {"scheduler": "local_detached"})
+    log.intend(claim, 1, app)
+    log.append("submitted", {"submission": 1, "handle": "local_detached://ett/a", **app})
+    log.append("cancel_requested", {"submission": 1, "reason": "user_cancelled"})
+    log.append("job_ended", {"state": JobState.CANCELLED, "cause": "user_cancelled"})
+    scheduler = EndingScheduler(log.run_dir.path, looks=5)
+    monkeypatch.setattr(gateway_module, "Gateway", lambda: scheduler)
+    return scheduler
+
+
+def test_a_clear_right_after_a_cancel_waits_for_the_app_that_is_still_saving(
+    context: dict[str, Any], ending: EndingScheduler
+) -> None:
+    operator = TorchXTrainingOperator(**GOOD, poll_interval=0.01)
+    hold = operator._hold(context)
+    assert hold.key["generation"] == 2
+    assert hold.inherit == {"checkpoint": None, "hwm": 77}
+    assert ending.looks == 0
+    assert ending.cancels == 1
+
+
+def test_a_task_that_is_killed_while_it_waits_begins_nothing(
+    context: dict[str, Any], ending: EndingScheduler
+) -> None:
+    operator = TorchXTrainingOperator(**GOOD, poll_interval=0.01)
+    operator.on_kill()
+    with pytest.raises(TrainingFailed, match="before it began"):
+        operator._hold(context)
+    assert ending.looks == 4
+    assert not (ending.run_dir.parent / "g2").exists()

@@ -134,6 +134,45 @@ def test_r18_a_clear_restarts_and_resumes_the_same_job(train: Any, mode: str) ->
     assert not training.run_dir(2).path.exists()
 
 
+@pytest.mark.parametrize("mode", ["held", "deferred"])
+def test_a_clear_right_after_a_cancel_waits_for_a_trainer_that_is_still_ending(
+    train: Any, mode: str
+) -> None:
+    training = train(f"training_{mode}", steps=4000, linger_s=9 if mode == "held" else 24)
+    training.until_cursor(20)
+    if mode == "deferred":
+        training.until(lambda: training.events("claimed")[-1].data["mode"] == "trigger")
+    training.api.mark(training.dag_id, training.run_id, "train", "failed")
+    training.until(lambda: training.events("job_ended"))
+    assert not training.trainer_is_gone()
+    training.api.clear(training.dag_id, training.run_id, "train")
+    reached = training.cursor()
+    training.until_cursor(reached + 3)
+    assert training.never_twice()
+    assert len(training.starts()) == 2
+    assert len(training.events("submitted", generation=2)) == 1
+    if mode == "deferred":  # Airflow tells no trigger of a mark before it has started
+        training.until(lambda: training.events("claimed", 2)[-1].data["mode"] == "trigger")
+    training.api.mark(training.dag_id, training.run_id, "train", "failed")
+    training.until(training.trainer_is_gone)
+
+
+@pytest.mark.parametrize("mode", ["held", "deferred"])
+def test_a_run_deleted_and_made_again_runs_what_it_asks_for(train: Any, mode: str) -> None:
+    training = train(f"training_{mode}", steps=4000)
+    training.until_cursor(20)
+    if mode == "deferred":
+        training.until(lambda: training.events("claimed")[-1].data["mode"] == "trigger")
+    api, dag_id, run_id = training.api, training.dag_id, training.run_id
+    api.request("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": "failed"})
+    api.request("DELETE", f"/dags/{dag_id}/dagRuns/{run_id}")
+    api.trigger(dag_id, run_id, {"place": str(training.place), "steps": 200})
+    assert training.end() == "success"
+    assert training.never_twice()
+    assert len(training.starts()) == 2
+    assert training.cursor() == 200
+
+
 def test_a_clear_after_the_end_begins_the_next_generation(train: Any) -> None:
     training = train("training_held", steps=5)
     assert training.end() == "success"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from airflow_ett.errors import Fenced, JobLogError, LaunchError
 from airflow_ett.events import Cause
 from airflow_ett.hooks.job import JobHold
 from airflow_ett.launch.aftermath import Outcome
+from airflow_ett.launch.limits import Limits
+from airflow_ett.launch.places import Places
 from airflow_ett.launch.request import Request
 from airflow_ett.triggers.training import TrainingTrigger
 
@@ -25,6 +28,10 @@ class FakeWatcher:
     """Answers polls from a script; counts what was asked."""
 
     handle = "local_detached://ett/a"
+
+    @property
+    def pause_s(self) -> float:
+        return 0.01
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -42,6 +49,9 @@ class FakeWatcher:
 
     def read_log(self) -> str:
         return "line\n"
+
+    def places(self) -> Places:
+        return Places("/run", self.handle)
 
     def user_restart(self) -> None:
         self.asked.append("user_restart")
@@ -68,14 +78,14 @@ def hold(tmp_path: Path) -> dict[str, Any]:
         "request": Request("train", ["--m", "x"], "local_detached").as_dict(),
         "try_number": 1,
         "max_tries": 2,
-        "deadline_ns": None,
+        "limits": asdict(Limits()),
     }
 
 
 def trigger_on(
     monkeypatch: pytest.MonkeyPatch, hold: dict[str, Any], watcher: FakeWatcher, state: str = ""
 ) -> TrainingTrigger:
-    monkeypatch.setattr(JobHold, "take", lambda self, mode: watcher)
+    monkeypatch.setattr(JobHold, "take", lambda self, *_: watcher)
     monkeypatch.setattr(module, "airflow_state", lambda key: state)
     trigger = TrainingTrigger(hold, 0.01)
     monkeypatch.setattr(trigger, "_ingest", lambda **_: None)
@@ -191,7 +201,7 @@ def test_a_log_that_is_away_at_the_start_is_waited_for(
     trigger = trigger_on(monkeypatch, hold, watcher)
     answers: list[Any] = [JobLogError("stale"), JobLogError("stale"), watcher]
 
-    def take(_hold: JobHold, _mode: str) -> Any:
+    def take(_hold: JobHold, *_: Any) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -228,6 +238,25 @@ def test_s13_a_slow_scheduler_does_not_stall_the_loop(
         return worst
 
     assert asyncio.run(watch()) < 0.2
+
+
+def test_s13_the_pause_is_worked_out_beside_the_loop(
+    monkeypatch: Any, hold: dict[str, Any]
+) -> None:
+    import threading
+
+    class Pausing(FakeWatcher):
+        @property
+        def pause_s(self) -> float:
+            self.asked.append(threading.current_thread().name)
+            return 0.01
+
+    watcher = Pausing(None, None, OUTCOME)
+    trigger = trigger_on(monkeypatch, hold, watcher)
+    asyncio.run(first_event(trigger))
+    threads = [name for name in watcher.asked if name != "poll"]
+    assert len(threads) == 2
+    assert threading.main_thread().name not in threads
 
 
 def test_s05_no_handler_swallows_a_cancellation() -> None:

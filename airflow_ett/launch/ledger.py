@@ -1,0 +1,116 @@
+"""What one claim writes of its job: each word goes into the log first, then into the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from airflow_ett.events import AttemptId, Cause, JobState, Kind
+from airflow_ett.launch.history import History, Submission, apply, fold
+from airflow_ett.launch.joblog import Claim, RunDirLog
+from airflow_ett.launch.status import SchedulerStatus
+from airflow_ett.launch.verdict import Verdict
+
+
+class Ledger:
+    """The launcher's side of a job's log under one claim, with the history that follows from it."""
+
+    def __init__(
+        self, joblog: RunDirLog, claim: Claim, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self.log = joblog
+        self.claim = claim
+        self.now_ns = now_ns
+        self.history = History()
+
+    def recall(self) -> None:
+        """Read what happened before this claim; log the intents that only their files tell of."""
+        own = f"launcher-{self.claim.epoch}"
+        self.history = fold(e for e in self.log.launcher_events() if e.writer != own)
+        logged = {submission.number for submission in self.history.submissions}
+        for number, intent in self.log.intents().items():
+            if number not in logged:
+                fields = {name: value for name, value in intent.items() if name != "epoch"}
+                self._tell(Kind.SUBMIT_INTENDED, {"submission": number, **fields})
+
+    def check(self) -> None:
+        """Raise ``Fenced`` when a newer owner has claimed the job."""
+        self.log.check(self.claim)
+
+    def opened(self, data: dict[str, Any]) -> None:
+        """Write the job's first word."""
+        self._tell(Kind.JOB_OPENED, data)
+
+    def intended(self, submission: Submission) -> Submission:
+        """Write that the scheduler is about to be asked; return the submission as it is known."""
+        fields = submission.fields()
+        apply(self.history, self.log.intend(self.claim, submission.number, fields))
+        return self.history.submissions[-1]
+
+    def handed_over(self, submission: Submission, handle: str) -> None:
+        """Write under which handle the scheduler has the app."""
+        data = {"submission": submission.number, "handle": handle, **submission.fields()}
+        self._tell(
+            Kind.SUBMITTED,
+            {**data, "handed_ns": self.now_ns()},
+            submission,
+            time_ns=submission.intended_ns,
+        )
+
+    def adopted(self, submission: Submission) -> None:
+        """Write that this try goes on with a former one's submission."""
+        data = {"handle": submission.handle, "try": self.claim.try_number}
+        self._tell(Kind.ADOPTED, data, submission)
+
+    def state(self, submission: Submission, status: SchedulerStatus) -> bool:
+        """Write the scheduler's word where it has changed; return whether it has."""
+        restart = max(status.restart, 0)
+        if (submission.raw, submission.restart) == (status.raw, restart):
+            return False
+        times = ("allocated_ns", "started_ns", "ended_ns")
+        told = {name: getattr(status, name) for name in times if getattr(status, name)}
+        data = {"raw": status.raw, "state": status.state, "restart": restart, **told}
+        submission.restart = restart
+        self._tell(Kind.SCHEDULER_STATE, data, submission, time_ns=self.now_ns())
+        return True
+
+    def cancel_requested(self, submission: Submission, reason: Cause, text: str | None) -> None:
+        """Write that the scheduler is about to be asked for the app's end."""
+        why = {"text": text} if text else {}
+        self._tell(Kind.CANCEL_REQUESTED, {"reason": reason, **why}, submission)
+
+    def user_restart(self) -> None:
+        """Write that a user wants the job begun over: a cleared task, a run made again."""
+        self._tell(Kind.USER_RESTART, {"try": self.claim.try_number})
+
+    def attempt_ended(
+        self, submission: Submission, verdict: Verdict, attempt: AttemptId | None = None
+    ) -> None:
+        """Write how the newest attempt of a submission ended."""
+        event = self.log.append(
+            Kind.ATTEMPT_ENDED,
+            {"cause": verdict.cause, "evidence": dict(verdict.evidence)},
+            time_ns=self.now_ns(),
+            attempt=attempt or AttemptId(submission.number, submission.restart),
+        )
+        submission.note_end(event)
+
+    def job_ended(self, state: JobState, cause: Cause | None) -> None:
+        """Write the job's terminal event, once; from then on its result is frozen."""
+        if self.history.ended is None:
+            self._tell(Kind.JOB_ENDED, {"state": state, "cause": cause})
+
+    def _tell(
+        self,
+        kind: Kind,
+        data: dict[str, Any],
+        submission: Submission | None = None,
+        *,
+        time_ns: int | None = None,
+    ) -> None:
+        attempt = None
+        if submission is not None:
+            attempt = AttemptId(submission.number, submission.restart)
+            data = {"submission": submission.number, **data}
+        apply(self.history, self.log.append(kind, data, time_ns=time_ns, attempt=attempt))

@@ -1,0 +1,131 @@
+"""Hand submissions to a scheduler, each exactly once whoever dies in between.
+
+The intent is in the log before the scheduler is asked, the handle after it; an app whose handle is
+unknown is found by its deterministic name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_ett.config import JOB_VARIABLE
+from airflow_ett.errors import LaunchError
+from airflow_ett.events import Cause, JobContext, Layer
+from airflow_ett.launch.aftermath import committed_cursor
+from airflow_ett.launch.history import Submission
+from airflow_ett.launch.ledger import Ledger
+from airflow_ett.launch.names import app_name
+from airflow_ett.launch.opening import OpenJob
+from airflow_ett.launch.request import Request
+from airflow_ett.launch.verdict import Verdict
+
+if TYPE_CHECKING:
+    from airflow_ett.launch.gateway import Gateway, Prepared
+
+
+class Submitter:
+    """Submits one job's request under one claim."""
+
+    def __init__(self, job: OpenJob, ledger: Ledger, request: Request, gateway: Gateway) -> None:
+        self._job = job
+        self._ledger = ledger
+        self._request = request
+        self._gateway = gateway
+        self.digest = request.digest()
+
+    def open(self) -> None:
+        """Write the job's first word.
+
+        Raises :class:`ConfigurationError` when the request cannot be submitted as it is.
+        """
+        key = self._ledger.log.key
+        prepared = self._prepare(1)
+        self._ledger.opened(
+            {
+                "key": {name: getattr(key, name) for name in key.__slots__},
+                "scheduler": self._request.scheduler,
+                "component": self._request.component,
+                "accelerators": self._gateway.accelerators(prepared),
+                "inherit": dict(self._job.inherit) if self._job.inherit else None,
+            }
+        )
+
+    def submit(self, layer: Layer) -> None:
+        """Make the next submission. Raises :class:`LaunchError` when the scheduler refuses."""
+        ledger, last = self._ledger, self._ledger.history.last
+        number = last.number + 1 if last else 1
+        cursor = committed_cursor(ledger.log, self._job.checkpoints, last)
+        prepared = self._prepare(number, cursor)
+        submission = Submission(
+            number=number,
+            app=app_name(ledger.log.key, number, ledger.history.opened_ns),
+            digest=self.digest,
+            layer=layer,
+            try_number=ledger.claim.try_number,
+            intended_ns=0,
+            resume_cursor=cursor,
+        )
+        self._hand_over(ledger.intended(submission), prepared)
+
+    def find_or_submit(self, submission: Submission) -> None:
+        """See to it that the scheduler has an app that was intended."""
+        if not self.reached_scheduler(submission):
+            prepared = self._prepare(submission.number, submission.resume_cursor)
+            self._hand_over(submission, prepared)
+
+    def reached_scheduler(self, submission: Submission) -> bool:
+        """Return whether the scheduler has the app, looking it up by name where that is unknown.
+
+        Raises :class:`LaunchError` when it cannot be asked.
+        """
+        if submission.handle is None:
+            handle = self._gateway.find(submission.app, self._request.scheduler)
+            if handle is None:
+                return False
+            self._ledger.handed_over(submission, handle)
+        return True
+
+    def begin_over(self, intent: Submission, layer: Layer) -> None:
+        """Start over from an intent that never reached the scheduler: nothing ran."""
+        if intent.cancel_reason is None:
+            self.find_or_submit(intent)
+            return
+        text = "It was cancelled before the scheduler had it."
+        evidence = {"source": "launcher", "text": text}
+        self._ledger.attempt_ended(intent, Verdict(intent.cancel_reason, evidence))
+        self.submit(layer)
+
+    def _prepare(self, submission: int, resume_cursor: int = 0) -> Prepared:
+        request, inherit = self._request, self._job.inherit or {}
+        context = JobContext(
+            key=self._ledger.log.key,
+            submission=submission,
+            run_dir=str(self._ledger.log.run_dir.path),
+            checkpoints=self._job.checkpoints,
+            epoch=self._ledger.claim.epoch,
+            resume=request.resume,
+            inherit=inherit.get("checkpoint"),
+            init_from=request.init_from,
+            hwm=int(inherit.get("hwm") or 0),
+            resume_cursor=resume_cursor,
+        )
+        return self._gateway.prepare(
+            component=request.component,
+            component_args=list(request.component_args),
+            scheduler=request.scheduler,
+            cfg=dict(request.cfg),
+            env={**request.env, JOB_VARIABLE: context.encode()},
+            resource=request.resource,
+        )
+
+    def _hand_over(self, submission: Submission, prepared: Prepared) -> None:
+        """Give the app to the scheduler; a refusal ends the attempt and is raised."""
+        self._ledger.check()
+        submission.digest = self.digest
+        try:
+            handle = self._gateway.submit(prepared, submission.app)
+        except LaunchError as error:
+            evidence = {"source": "scheduler", "text": str(error)}
+            self._ledger.attempt_ended(submission, Verdict(Cause.LAUNCH, evidence))
+            raise
+        self._ledger.handed_over(submission, handle)

@@ -1,0 +1,88 @@
+"""No secret of Airflow's gets into a job log's evidence, whoever writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from airflow.sdk._shared.secrets_masker import reset_secrets_masker
+from airflow.sdk.log import mask_secret
+
+from airflow_ett.events import AttemptId, Cause, JobKey, Kind, Layer, RunDir
+from airflow_ett.hooks.masking import redactor
+from airflow_ett.launch.aftermath import conclude
+from airflow_ett.launch.history import Submission
+from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.opening import open_job
+
+KEY = JobKey("default", "dag", "run", "train")
+ENV = {"HF_TOKEN": "hunter2hunter2", "MODE": "eager-mode", "EMPTY_TOKEN": ""}
+WORDS = "ValueError: 401 for hunter2hunter2 in eager-mode"
+
+
+@pytest.fixture(autouse=True)
+def _fresh_masker() -> Iterator[None]:
+    yield
+    reset_secrets_masker()
+
+
+def test_what_airflow_masks_and_what_the_trainer_was_given_is_secret() -> None:
+    mask_secret("a-connection's-password")
+    redact = redactor(ENV)
+    assert redact(WORDS) == "ValueError: 401 for *** in eager-mode"
+    assert redact("a-connection's-password") == "***"
+    evidence = {"text": WORDS, "exit_code": 1, "error": {"lines": [WORDS]}, "signal": None}
+    masked = "ValueError: 401 for *** in eager-mode"
+    assert redact(evidence) == {**evidence, "text": masked, "error": {"lines": [masked]}}
+
+
+def test_evidence_is_masked_before_it_is_stored(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path / "job")
+    log = RunDirLog(run_dir, KEY, redact=redactor(ENV))
+    log.claim(try_number=1, max_tries=1, mode="task")
+    written = log.append(
+        Kind.ATTEMPT_ENDED,
+        {"cause": "application", "evidence": {"source": "agent", "text": WORDS, "exit_code": 1}},
+        attempt=AttemptId(1),
+    )
+    (end,) = (e for e in log.launcher_events() if e.kind == Kind.ATTEMPT_ENDED)
+    assert end == written
+    assert end.data["evidence"] == {
+        "source": "agent",
+        "text": "ValueError: 401 for *** in eager-mode",
+        "exit_code": 1,
+    }
+    files = [path for path in run_dir.path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"hunter2" in path.read_bytes()]
+
+
+def test_what_must_be_found_again_is_stored_as_it_is(tmp_path: Path) -> None:
+    """An app's name with ``***`` in it would be another app's."""
+    log = RunDirLog(
+        RunDir(tmp_path / "job"),
+        KEY,
+        redact=redactor({"A_SECRET": "ett-dag-train"}),
+    )
+    claim = log.claim(try_number=1, max_tries=1, mode="task")
+    log.intend(claim, 1, {"app": "ett-dag-train-1"})
+    assert log.intents()[1]["app"] == "ett-dag-train-1"
+    (intent,) = (e for e in log.launcher_events() if e.kind == Kind.SUBMIT_INTENDED)
+    assert intent.data["app"] == "ett-dag-train-1"
+
+
+def test_no_secret_is_in_the_trainers_last_words(tmp_path: Path) -> None:
+    """The scheduler's log has it; what is raised, and stored by Airflow, has not."""
+
+    class Gateway:
+        def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
+            return ["Traceback", WORDS]
+
+    job = open_job(tmp_path, KEY, checkpoint_root="", try_number=1, max_tries=1)
+    log = RunDirLog(job.log.run_dir, KEY, redact=redactor(ENV))
+    ended = Submission(1, "app", "digest", Layer.FIRST, 1, 0, handle="x://s/app", ended=True)
+    ended.cause, ended.evidence = Cause.APPLICATION, WORDS
+    outcome = conclude(replace(job, log=log), ended, Gateway())
+    assert "hunter2" not in outcome.message
+    assert outcome.message.count("401 for ***") == 2
