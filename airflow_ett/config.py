@@ -71,7 +71,15 @@ OPTIONS: tuple[Option, ...] = (
         "my_warmup=trainer_init`. `effective` and `unattributed` stay as they are.",
         "",
     ),
+    Option(
+        "reaper",
+        "What the rollup DAG does about trainings whose Airflow task is over: `report` or `cancel` "
+        "them.",
+        "report",
+    ),
 )
+
+_REAPER_WAYS = ("report", "cancel")
 
 _DEFAULTS = {option.name: option.default for option in OPTIONS}
 
@@ -88,6 +96,7 @@ class Settings:
     timezone: str
     component_owners: Mapping[str, str]
     phase_components: Mapping[str, str]
+    reaper: str
 
 
 def airflow_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -119,7 +128,14 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         timezone=value("timezone"),
         component_owners=_pairs("component_owners", value("component_owners")),
         phase_components=_pairs("phase_components", value("phase_components")),
+        reaper=_one_of("reaper", value("reaper"), _REAPER_WAYS),
     )
+
+
+def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
+    if text not in known:
+        raise ConfigurationError(f"[ett] {name}", f"is {' or '.join(known)}, not {text!r}")
+    return text
 
 
 def _folder(name: str, text: str) -> Path:

@@ -15,7 +15,9 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
     """Return the DAG that keeps the fleet's numbers up to date.
 
     It ingests what is pending below ``[ett] run_root`` and recomputes the per-day, per-DAG sums in
-    ``ett_rollup``. It needs the ETT database; Airflow's own it never touches.
+    ``ett_rollup``. It needs the ETT database; Airflow's own it never touches. Beside that it finds
+    trainings that go on although their Airflow task is over: ``[ett] reaper`` says whether they are
+    reported or cancelled.
     """
     with DAG(
         dag_id,
@@ -24,7 +26,10 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
         catchup=False,
         max_active_runs=1,
         tags=["ett"],
-        doc_md="Ingests pending job logs and sums them up per day and DAG.",
+        doc_md=(
+            "Ingests pending job logs and sums them up per day and DAG; "
+            "finds trainings whose Airflow task is over."
+        ),
     ) as dag:
 
         @task(retries=2, retry_delay=timedelta(seconds=30))
@@ -54,5 +59,17 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
             with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
                 return roll_up_days(store, timezone=settings.timezone)
 
+        @task
+        def reap() -> list[str]:
+            """Report or cancel trainings whose Airflow task is over; say what was found."""
+            from airflow_ett import config
+            from airflow_ett.hooks import reaper
+
+            found = reaper.reap(config.load())
+            for line in found:
+                log.warning("%s", line)
+            return found
+
         ingest() >> roll_up()
+        reap()
     return dag

@@ -51,3 +51,11 @@ def test_a_bad_value_is_named(tmp_path: Path, option: str, text: str, problem: s
     with pytest.raises(ConfigurationError, match=problem) as raised:
         configured(_load(tmp_path, **{option: text}))
     assert raised.value.parameter == f"[ett] {option}"
+
+
+def test_the_reaper_reports_unless_told_to_cancel(tmp_path: Path) -> None:
+    assert _load(tmp_path).reaper == "report"
+    assert _load(tmp_path, reaper="cancel").reaper == "cancel"
+    with pytest.raises(ConfigurationError, match="is report or cancel, not 'yes'") as raised:
+        _load(tmp_path, reaper="yes")
+    assert raised.value.parameter == "[ett] reaper"

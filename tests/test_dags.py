@@ -31,3 +31,15 @@ def test_it_measures_with_the_configured_components(
         assert before.result["components_ns"]["shutdown"] > 0
         assert rollup_dag().get_task("ingest").python_callable() == 0
         assert queries.jobs(store) == [before]
+
+
+def test_the_reaper_is_apart_from_the_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW__ETT__RUN_ROOT", str(tmp_path / "runs"))
+    task = rollup_dag().get_task("reap")
+    assert (task.upstream_task_ids, task.downstream_task_ids) == (set(), set())
+    assert task.python_callable() == []
+    monkeypatch.setattr("airflow_ett.hooks.reaper.reap", lambda settings: ["an orphan"])
+    assert task.python_callable() == ["an orphan"]
+    assert "an orphan" in caplog.text

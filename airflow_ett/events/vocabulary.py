@@ -22,6 +22,7 @@ class Kind(StrEnum):
     ATTEMPT_ENDED = "attempt_ended"
     JOB_ENDED = "job_ended"
     PUBLISHED = "published"
+    AIRFLOW_STATE = "airflow_state"
     # agent and trainer
     PROCESS_STARTED = "process_started"
     SESSION_STARTED = "session_started"

@@ -13,6 +13,8 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_ett import listener
+
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Scope]]
 _Send = Callable[[_Scope], Awaitable[None]]
@@ -33,9 +35,10 @@ class LazyApp:
 
 
 class EttPlugin(AirflowPlugin):
-    """The ETT% tab of every Dag. Addresses are relative, so that a base path is kept."""
+    """The ETT% tab of every Dag, and the listener. Addresses are relative to keep a base path."""
 
     name = "airflow_ett"
+    listeners = [listener]  # noqa: RUF012
     fastapi_apps = [{"app": LazyApp(), "url_prefix": "/ett", "name": "ETT%"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {

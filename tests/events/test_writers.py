@@ -21,7 +21,7 @@ from airflow_ett.launch.watcher import Watcher
 
 KEY = JobKey("default", "dag", "run", "train")
 LAUNCHER = list(Kind)[: list(Kind).index(Kind.PUBLISHED)]
-TRAINER = set(Kind) - {*LAUNCHER, Kind.PUBLISHED, Kind.STALLED}
+TRAINER = set(Kind) - {*LAUNCHER, Kind.PUBLISHED, Kind.AIRFLOW_STATE, Kind.STALLED}
 
 TRAIN = """
 import os, signal, torch
