@@ -43,11 +43,13 @@ MOST_PAUSES = 4_000
 """The peer looks at every pause for every step, so that more of them would take it hours."""
 COLUMNS = (
     "peer: first s",
-    "ours: first s",
+    "ours: taken in s",
+    "first s",
     "times faster",
+    "all in all",
     "peer: more ms",
     "ours: more ms",
-    "10 s: first s",
+    "10 s: all s",
     "10 s: more ms",
 )
 
@@ -64,11 +66,20 @@ class Source:
 
 
 class Figures(NamedTuple):
-    """Seconds of a first query and of one after one more event, and good time in seconds."""
+    """Seconds of a first query and of one after one more event, and good time in seconds.
 
+    Before that we take the events in, as a poll does with what is new; the peer keeps them as they
+    are and pays for them at each query.
+    """
+
+    taken_in_s: float
     first_s: float
     more_s: float
     good_s: float
+
+    @property
+    def all_s(self) -> float:
+        return self.taken_in_s + self.first_s
 
 
 def ask_peer(job: Job) -> Figures:
@@ -81,7 +92,7 @@ def ask_peer(job: Job) -> Figures:
         good = calculator._goodput_cache.get_goodput_info().total_productive_time
         source.new = [next(story)]
         more = seconds(calculator.get_job_goodput)
-    return Figures(first, more, good)
+    return Figures(0.0, first, more, good)
 
 
 def ask_ours(job: Job, coalesced: int) -> tuple[Figures, JobMetric]:
@@ -90,17 +101,18 @@ def ask_ours(job: Job, coalesced: int) -> tuple[Figures, JobMetric]:
     Events are made in chunks between which the clock stands still.
     """
     story = events(job, coalesced)
-    first_s = 0.0
+    taken_in_s = 0.0
     fold = Fold()
     told = islice(story, job.events(coalesced))
     while chunk := list(islice(told, CHUNK)):
-        first_s += seconds(lambda chunk=chunk: fold.add(chunk))
-    first_s += seconds(fold.measure)
+        taken_in_s += seconds(lambda chunk=chunk: fold.add(chunk))
+    first_s = seconds(fold.measure)
     metric = fold.measure()
     more = []
     for event in islice(story, MORE):
         more.append(seconds(lambda event=event: (fold.add([event]), fold.measure())))
-    return Figures(first_s, median(more), metric.effective_ns / SECOND), metric
+    good_s = metric.effective_ns / SECOND
+    return Figures(taken_in_s, first_s, median(more), good_s), metric
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -143,11 +155,13 @@ class Answers(NamedTuple):
         first, more = (self.peer.first_s, self.peer.more_s * 1000) if self.peer else (None, None)
         return [
             first,
+            self.single.taken_in_s,
             self.single.first_s,
             first and first / self.single.first_s,
+            first and first / self.single.all_s,
             more,
             self.single.more_s * 1000,
-            self.by_10_s.first_s,
+            self.by_10_s.all_s,
             self.by_10_s.more_s * 1000,
         ]
 
@@ -182,14 +196,17 @@ def targets(answers: dict[str, Answers]) -> list[Target]:
     million, hundred = answers["1,000,000 steps"], answers["100,000 steps"]
     restarted = answers["1,000,000 steps, 99 restarts"]
     assert million.peer
-    single, by_10_s = (
-        million.peer.first_s / ours.first_s for ours in (million.single, million.by_10_s)
+    peer_s = million.peer.first_s
+    query, single, by_10_s = (
+        peer_s / ours_s
+        for ours_s in (million.single.first_s, million.single.all_s, million.by_10_s.all_s)
     )
-    growth = million.single.first_s / hundred.single.first_s
+    growth = million.single.all_s / hundred.single.all_s
     off = max(answer.off for answer in answers.values())
     return [
-        Target("first query, 1M steps one by one", single, "times faster", 10, at_least=True),
-        Target("first query, 1M steps by 10 s", by_10_s, "times faster", 10, at_least=True),
+        Target("first query, 1M steps one by one", query, "times faster", 10, at_least=True),
+        Target("the same and taking them in", single, "times faster", 10, at_least=True),
+        Target("the same by 10 s", by_10_s, "times faster", 10, at_least=True),
         Target("one more event at 1M steps", million.single.more_s * 1000, "ms", 1),
         Target("the same after 99 restarts", restarted.single.more_s * 1000, "ms", 1),
         Target("time of 1M over 100k steps", growth, "times", 12),

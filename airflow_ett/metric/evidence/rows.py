@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
-from operator import itemgetter
+from operator import itemgetter, lt
 from typing import NamedTuple
 
 from airflow_ett.events import Event
@@ -52,6 +52,16 @@ class Row(NamedTuple):
     def trimmed(self) -> bool:
         """Whether its parts did not sum to its length."""
         return bool(self.flags & _TRIMMED)
+
+
+class Run(NamedTuple):
+    """Rows, by column, of which each goes on where the one before ended, stepping all the time."""
+
+    begins_ns: array[int]
+    ends_ns: array[int]
+    cursors_from: array[int]
+    cursors_to: array[int]
+    step_ns: array[int]
 
 
 def read_row(event: Event, writer: int) -> tuple[int, ...] | None:
@@ -122,6 +132,17 @@ class Rows:
         """Iterate over the fields of the rows ``[first, end)``."""
         cells = iter(self._cells[first * _WIDTH : end * _WIDTH])
         return zip(*[cells] * _WIDTH, strict=True)
+
+    def run(self, first: int, end: int) -> Run | None:
+        """Return the rows ``[first, end)`` if they are a run, without looking at each by itself."""
+        begins, ends, lows, highs, steps, step, _, flags = (
+            self._cells[first * _WIDTH + i : end * _WIDTH : _WIDTH] for i in range(8)
+        )
+        joined = ends[:-1] == begins[1:] and highs[:-1] == lows[1:]
+        stepping = all(steps) and not any(flags) and all(map(lt, lows, highs))
+        if not joined or not stepping or sum(step) != ends[-1] - begins[0]:
+            return None
+        return Run(begins, ends, lows, highs, step)
 
     def append(self, row: tuple[int, ...]) -> None:
         """Take one more row; :meth:`arrange` brings it to its place."""

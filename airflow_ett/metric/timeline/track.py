@@ -169,6 +169,14 @@ class Track:
         )
         earliest = max(settled.end_ns, course.cut_ns)
         end = min(course.rows.before(until_ns), self._at + _CHUNK)
+        run = course.rows.run(self._at, end) if end - self._at > 1 else None
+        if run is not None and earliest <= run.begins_ns[0]:
+            last_ns = min(until_ns, course.rows.begin_ns(end))
+            if run.ends_ns[-1] <= last_ns and walk.advance_run(run):
+                if run.begins_ns[0] > settled.end_ns:
+                    self._book(settled, (), run.begins_ns[0])
+                settled.book(run.ends_ns[-1], train_key)
+                return self._took(end - self._at)
         taken = 0
         for row, following in pairwise(course.rows.between(self._at, end + 1)):
             begin, stop, step, wait = row[0], row[1], row[5], row[6]
@@ -184,9 +192,12 @@ class Track:
             if stop > settled.end_ns:
                 settled.book(stop, other_key)
             taken += 1
-        self._at += taken
-        self._late_ns = max(self._late_ns, settled.end_ns)
-        return taken
+        return self._took(taken)
+
+    def _took(self, count: int) -> int:
+        self._at += count
+        self._late_ns = max(self._late_ns, self.settled.end_ns)
+        return count
 
     def _settle_cluster(self, course: Course, limit: int) -> bool:
         """Book the claims that come next and overlap; False where they reach beyond the limit.

@@ -6,13 +6,14 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from airflow_ett.events import AttemptId, Kind
 from airflow_ett.metric.evidence.attempt import Evidence
 from airflow_ett.metric.evidence.fields import Notes, whole
 from airflow_ett.metric.evidence.lanes import Claim
-from airflow_ett.metric.evidence.rows import Row
+from airflow_ett.metric.evidence.rows import Row, Run
 from airflow_ett.metric.phases import Phase
 
 
@@ -32,6 +33,12 @@ class Trained:
         self._froms.append(cursor_from)
         self._tos.append(cursor_to)
         self._sums.append(self.ns + ns)
+
+    def extend(self, cursors_from: Iterable[int], tos: Iterable[int], ns: Iterable[int]) -> None:
+        """Take many pieces."""
+        self._froms.extend(cursors_from)
+        self._tos.extend(tos)
+        self._sums.extend(islice(accumulate(ns, initial=self.ns), 1, None))
 
     def shorten(self, count: int) -> None:
         """Keep the first ``count`` pieces."""
@@ -175,6 +182,17 @@ class Walk:
         self.hwm = self.cursor_to = high
         self.last_step_ns = self.progress_ns = begin + wait + step
         self._last_begin_ns = begin
+        return True
+
+    def advance_run(self, run: Run) -> bool:
+        """Take a run of rows as :meth:`advance` takes each."""
+        low = run.cursors_from[0]
+        if self.advance_ns is None or max(self.hwm, self.cursor_to or 0) > low:
+            return False
+        self.trained.extend(run.cursors_from, run.cursors_to, run.step_ns)
+        self.hwm = self.cursor_to = run.cursors_to[-1]
+        self.last_step_ns = self.progress_ns = run.ends_ns[-1]
+        self._last_begin_ns = run.begins_ns[-1]
         return True
 
     def _follow(self, row: Row) -> None:
