@@ -27,8 +27,8 @@ def refusal(event: Event) -> str | None:
     for name in ("job", "writer"):
         if len(getattr(event, name)) > NAME_LENGTH:
             return f"{name} has more than {NAME_LENGTH} characters"
-    if not (_is_plain(event.data) and _is_plain(event.extra)):
-        return f"it holds an infinite number or is nested more than {_DEEPEST} deep"
+    if not (_is_flat(event.data) and _is_flat(event.extra)):
+        return f"it is nested more than {_DEEPEST} deep"
     return None
 
 
@@ -67,9 +67,9 @@ def _nearest(value: Any) -> int:
     return max(-_MOST, min(value, _MOST)) if isinstance(value, int) else 0
 
 
-def _is_plain(value: Any, depth: int = _DEEPEST) -> bool:
+def _is_flat(value: Any, depth: int = _DEEPEST) -> bool:
     if isinstance(value, Mapping):
-        return depth > 0 and all(_is_plain(part, depth - 1) for part in value.values())
+        return depth > 0 and all(_is_flat(part, depth - 1) for part in value.values())
     if isinstance(value, list):
-        return depth > 0 and all(_is_plain(part, depth - 1) for part in value)
-    return not isinstance(value, float) or math.isfinite(value)
+        return depth > 0 and all(_is_flat(part, depth - 1) for part in value)
+    return True
