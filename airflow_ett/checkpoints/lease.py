@@ -13,16 +13,14 @@ Ages are differences of two files' times, stamped by the file system: no host's 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from airflow_ett.checkpoints.holder import Found, Holder, Ruling, rule
 from airflow_ett.checkpoints.layout import LEASE
+from airflow_ett.events.exclusive import draft, link
 
 
 class Refusal(NamedTuple):
@@ -72,13 +70,13 @@ class Lease:
     def _take(self, number: int) -> Refusal | None:
         """Take the lease after ``number``, the highest one known (0: none)."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with _draft(self._folder, self._holder.encode()) as (draft, now_ns):
-            taken = False
+        with draft(self._folder, self._holder.encode()) as finished:
+            now_ns, taken = finished.stat().st_mtime_ns, False
             while not taken:
                 refusal = self._judge(number, now_ns)
                 if refusal is not None:
                     return refusal
-                if _link(draft, self._path(number + 1)):
+                if link(finished, self._path(number + 1)):
                     self._number = number + 1
                 # Meanwhile others may have taken that number, or removed it again for a later one.
                 number = max(self._newest(), number + 1)
@@ -129,28 +127,3 @@ class Lease:
 
     def _newest(self) -> int:
         return max(self._numbers(), default=0)
-
-
-@contextlib.contextmanager
-def _draft(folder: Path, content: bytes) -> Iterator[tuple[Path, int]]:
-    """Write a finished file aside; yield its path and the file system's time now (ns)."""
-    handle, name = tempfile.mkstemp(prefix="draft-", dir=folder)
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        yield draft, draft.stat().st_mtime_ns
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _link(draft: Path, path: Path) -> bool:
-    """Create ``path`` whole and exclusively; False when it exists."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    return True

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.events import AttemptId, Event, JobKey, Kind, LogWriter, RunDir, read_log
+from airflow_ett.events.exclusive import draft, link
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +207,7 @@ class RunDirLog:
 
 
 def _create(path: Path, content: Mapping[str, Any]) -> bool:
-    """Create ``path`` whole and exclusively; False when it exists.
-
-    A link of a finished file is atomic on local disks and on NFS, where ``O_EXCL`` alone could
-    show an empty file.
-    """
+    """Create ``path`` whole and exclusively; False when it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(prefix="draft-", dir=path.parent.parent)
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    finally:
-        Path(draft).unlink()
-    return True
+    with draft(path.parent.parent, json.dumps(content).encode()) as finished:
+        return link(finished, path)

@@ -273,16 +273,16 @@ def test_one_that_slept_while_others_took_the_lease_gets_it_by_the_rules_alone(
 ) -> None:
     """It looked when lease 1 held and wakes when 2 was taken, then removed for 3."""
     Lease(tmp_path, holder(1)).hold()
-    link, newest = lease._link, Lease(tmp_path, holder(4))
+    link, newest = lease.link, Lease(tmp_path, holder(4))
     late = Lease(tmp_path, holder(submission))
 
     def slow(draft: Path, path: Path) -> bool:
-        monkeypatch.setattr(lease, "_link", link)
+        monkeypatch.setattr(lease, "link", link)
         assert Lease(tmp_path, holder(3)).hold() is None
         assert newest.hold() is None
         return link(draft, path)
 
-    monkeypatch.setattr(lease, "_link", slow)
+    monkeypatch.setattr(lease, "link", slow)
     lost = late.hold()
     winner, loser = (late, newest) if submission > 4 else (newest, late)
     assert (lost is None) == (winner is late)
