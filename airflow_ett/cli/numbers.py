@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow_ett import config
 from airflow_ett.cli import texts
@@ -18,11 +18,17 @@ from airflow_ett.metric.plans.interval import Costs, observe, plan
 from airflow_ett.metric.plans.whatif import halves, what_if
 from airflow_ett.metric.report import render
 
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _LOG = "a file of events, a run directory, or - for standard input"
 
 
-def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_arguments(commands: _Commands) -> None:
     """Add these commands to the parser's."""
+    for add in (_add_metric, _add_interval, _add_whatif, _add_compare):
+        add(commands)
+
+
+def _add_metric(commands: _Commands) -> None:
     metric = commands.add_parser(
         "metric",
         help="measure the jobs in event logs",
@@ -46,8 +52,9 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "directory, else the time of the newest event",
     )
     _finish(metric, _metric)
-    _add_interval(commands)
 
+
+def _add_whatif(commands: _Commands) -> None:
     whatif = commands.add_parser(
         "whatif",
         help="what shorter phases would buy",
@@ -72,6 +79,8 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     _finish(whatif, _whatif)
 
+
+def _add_compare(commands: _Commands) -> None:
     comparison = commands.add_parser(
         "compare",
         help="what changed between two sets of jobs",
@@ -85,7 +94,7 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     _finish(comparison, _compare)
 
 
-def _add_interval(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_interval(commands: _Commands) -> None:
     interval = commands.add_parser(
         "interval",
         help="how often to save checkpoints",
