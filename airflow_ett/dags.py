@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow.sdk import DAG, task
 
@@ -31,45 +32,50 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
             "finds trainings whose Airflow task is over."
         ),
     ) as dag:
-
-        @task(retries=2, retry_delay=timedelta(seconds=30))
-        def ingest() -> int:
-            """Bring every pending job log into the store; return the number of new events."""
-            from airflow_ett import config
-            from airflow_ett.metric import configured
-            from airflow_ett.store import ingest_root, open_store, upgrade
-
-            settings = config.load()
-            upgrade(settings.sql_alchemy_conn)
-            store = open_store(settings.sql_alchemy_conn, components=configured(settings))
-            with contextlib.closing(store):
-                report = ingest_root(store, settings.run_root)
-            for problem in report.problems:
-                log.warning("%s", problem)
-            return report.new_events
-
-        @task(retries=2, retry_delay=timedelta(seconds=30))
-        def roll_up() -> int:
-            """Recompute the sums of the days that changed; return how many."""
-            from airflow_ett import config
-            from airflow_ett.fleet import roll_up as roll_up_days
-            from airflow_ett.store import open_store
-
-            settings = config.load()
-            with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
-                return roll_up_days(store, timezone=settings.timezone)
-
-        @task
-        def reap() -> list[str]:
-            """Report or cancel trainings whose Airflow task is over; say what was found."""
-            from airflow_ett import config
-            from airflow_ett.hooks import reaper
-
-            found = reaper.reap(config.load())
-            for line in found:
-                log.warning("%s", line)
-            return found
-
-        ingest() >> roll_up()
-        reap()
+        _ingest() >> _roll_up()
+        _reap()
     return dag
+
+
+_RETRIED: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+
+
+@task(task_id="ingest", **_RETRIED)
+def _ingest() -> int:
+    """Bring every pending job log into the store; return the number of new events."""
+    from airflow_ett import config
+    from airflow_ett.metric import configured
+    from airflow_ett.store import ingest_root, open_store, upgrade
+
+    settings = config.load()
+    upgrade(settings.sql_alchemy_conn)
+    store = open_store(settings.sql_alchemy_conn, components=configured(settings))
+    with contextlib.closing(store):
+        report = ingest_root(store, settings.run_root)
+    for problem in report.problems:
+        log.warning("%s", problem)
+    return report.new_events
+
+
+@task(task_id="roll_up", **_RETRIED)
+def _roll_up() -> int:
+    """Recompute the sums of the days that changed; return how many."""
+    from airflow_ett import config
+    from airflow_ett.fleet import roll_up
+    from airflow_ett.store import open_store
+
+    settings = config.load()
+    with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
+        return roll_up(store, timezone=settings.timezone)
+
+
+@task(task_id="reap")
+def _reap() -> list[str]:
+    """Report or cancel trainings whose Airflow task is over; say what was found."""
+    from airflow_ett import config
+    from airflow_ett.hooks import reaper
+
+    found = reaper.reap(config.load())
+    for line in found:
+        log.warning("%s", line)
+    return found
