@@ -1,7 +1,8 @@
-"""Files that appear whole, and for one of several who want to make them.
+"""Files that appear whole, for one of several who want to make them, and are seen by all.
 
-A link of a finished file is atomic on local disks and on NFS, where ``O_EXCL`` alone could show an
-empty file.
+Written for local disks and for NFS, where a link of a finished file is atomic (``O_EXCL`` alone
+could show an empty file), an answer can get lost, so that the client's second request finds the
+file made, and a client may list a folder as it was up to a minute ago.
 """
 
 from __future__ import annotations
@@ -30,9 +31,19 @@ def draft(folder: Path, content: bytes) -> Iterator[Path]:
 
 
 def link(finished: Path, path: Path) -> bool:
-    """Give the finished file the name ``path``; False when that exists. Raises ``OSError``."""
+    """Give the finished file the name ``path``; False when another has it. Raises ``OSError``."""
     try:
         os.link(finished, path)
     except FileExistsError:
-        return False
+        return finished.samefile(path)
     return True
+
+
+def freshen(folder: Path) -> None:
+    """Have the folder listed as it is now, and not as an NFS client remembers it.
+
+    A client that makes an entry learns whether others have done so, and forgets its listing then.
+    Where that is not allowed, or there is no such folder, nothing happens.
+    """
+    with contextlib.suppress(OSError), draft(folder, b""):
+        pass

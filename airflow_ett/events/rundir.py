@@ -47,7 +47,9 @@ class RunDir:
         """Yield each log of the job, launcher's first, in a stable order: regular files only."""
         for folder in (self.launcher, self.nodes):
             if _is_folder(folder):
-                yield from sorted(p for p in folder.glob("*.jsonl") if _is_file(p))
+                yield from sorted(
+                    path for path in folder.iterdir() if path.suffix == ".jsonl" and _is_file(path)
+                )
 
     def logged_ns(self) -> int | None:
         """When a log was last written to, in UTC ns; None where there is none."""

@@ -12,10 +12,10 @@ from airflow_ett.errors import CheckpointError, ConfigurationError
 from airflow_ett.events import AttemptId, Cause, JobKey, JobState, Kind, RunDir
 from airflow_ett.hooks.masking import redactor
 from airflow_ett.launch.history import fold
-from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.launch.watcher import Watcher
 
 
@@ -45,7 +45,7 @@ class JobHold:
         """Describe the hold of a try on an open job."""
         return cls(
             key=asdict(job.log.key),
-            run_dir=str(job.log.run_dir.path),
+            run_dir=job.log.place,
             checkpoints=job.checkpoints,
             inherit=job.inherit,
             request=request.as_dict(),

@@ -42,9 +42,9 @@ from airflow_ett.hooks.masking import redactor
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, read_notes
 from airflow_ett.launch.ender import Ender
 from airflow_ett.launch.history import History, fold
-from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.rundirlog import RunDirLog
 
 if TYPE_CHECKING:
     from airflow_ett.launch.gateway import Gateway

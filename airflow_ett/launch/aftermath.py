@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_ett.checkpoints import newest_committed
 from airflow_ett.errors import LaunchError
-from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind, read_cursor
+from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind
 from airflow_ett.launch.history import Submission
-from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.joblog import JobLog
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.verdict import Sighting, Verdict, judge
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def examine(
-    log: RunDirLog, submission: Submission, status: SchedulerStatus
+    log: JobLog, submission: Submission, status: SchedulerStatus
 ) -> tuple[Verdict, AttemptId]:
     """Judge a submission's newest attempt, which is over, by all that was seen of it."""
     attempt, events = newest_attempt(log, submission)
@@ -62,7 +62,7 @@ def examine(
 def conclude(job: OpenJob, last: Submission, gateway: Gateway) -> Outcome:
     """Return how a try ended whose newest submission is over."""
     newest = newest_committed(job.checkpoints)
-    cursor = read_cursor(job.log.run_dir.cursor)
+    cursor = job.log.cursor()
     lines: list[str] = []
     if last.cause is not None and last.handle is not None:
         with contextlib.suppress(LaunchError):
@@ -87,7 +87,7 @@ def describe(job: JobKey, submission: Submission, lines: Sequence[str]) -> str:
     return f"{words}\nLast lines of rank 0:{tail}" if tail else words
 
 
-def newest_attempt(log: RunDirLog, submission: Submission) -> tuple[AttemptId, list[Event]]:
+def newest_attempt(log: JobLog, submission: Submission) -> tuple[AttemptId, list[Event]]:
     """Return a submission's newest attempt and what its agents and trainers wrote."""
     events = log.submission_events(submission.number)
     known = [event.attempt for event in events if event.attempt]
@@ -95,20 +95,19 @@ def newest_attempt(log: RunDirLog, submission: Submission) -> tuple[AttemptId, l
     return attempt, [event for event in events if event.attempt == attempt]
 
 
-def close_interval(log: RunDirLog, submission: Submission) -> None:
+def close_interval(log: JobLog, submission: Submission) -> None:
     """Write the interval that a killed trainer left open in the cursor file.
 
     The trainer's agent may have done so, too: it is the same event, and ingest keeps one.
     """
-    with contextlib.suppress(OSError):
-        record = log.run_dir.last_cursor()
-        if record is not None and record.submission == submission.number:
-            event = record.open_interval(log.key.id)
-            if event is not None:
-                log.copy(event)
+    record = log.cursor()
+    if record is not None and record.submission == submission.number:
+        event = record.open_interval(log.key.id)
+        if event is not None:
+            log.copy(event)
 
 
-def committed_cursor(log: RunDirLog, checkpoints: str, last: Submission | None) -> int:
+def committed_cursor(log: JobLog, checkpoints: str, last: Submission | None) -> int:
     """Return the cursor of the newest committed checkpoint: as seen, or as the trainers told.
 
     Where the launcher cannot see the checkpoints, or they have gone, the log still knows.

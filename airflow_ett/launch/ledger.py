@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_ett.events import AttemptId, Cause, JobState, Kind
 from airflow_ett.launch.history import History, Submission, apply, fold
-from airflow_ett.launch.joblog import Claim, RunDirLog
+from airflow_ett.launch.joblog import Claim, JobLog
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.verdict import Verdict
 
@@ -17,7 +17,7 @@ class Ledger:
     """The launcher's side of a job's log under one claim, with the history that follows from it."""
 
     def __init__(
-        self, joblog: RunDirLog, claim: Claim, now_ns: Callable[[], int] = time.time_ns
+        self, joblog: JobLog, claim: Claim, now_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self.log = joblog
         self.claim = claim

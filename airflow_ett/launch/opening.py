@@ -9,11 +9,12 @@ from typing import Any
 
 from airflow_ett.checkpoints import newest_committed
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.events import JobKey, JobState, RunDir, read_cursor
+from airflow_ett.events import JobKey, JobState, RunDir
 from airflow_ett.launch.adoption import cleared
 from airflow_ett.launch.former import Former
 from airflow_ett.launch.history import History, fold
-from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.joblog import JobLog
+from airflow_ett.launch.rundirlog import RunDirLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class OpenJob:
     leaves is known only then, by opening the job again.
     """
 
-    log: RunDirLog
+    log: JobLog
     checkpoints: str
     inherit: Mapping[str, Any] | None
     former: Former | None = None
@@ -62,7 +63,7 @@ def open_job(
     return OpenJob(
         new_log,
         _checkpoint_folder(checkpoint_root, new_log),
-        _inheritance(history, log.run_dir, checkpoints),
+        _inheritance(history, log, checkpoints),
         _former(history),
     )
 
@@ -85,12 +86,12 @@ def _checkpoint_folder(root: str, log: RunDirLog) -> str:
     return f"{root.rstrip('/')}/{log.key.path}"
 
 
-def _inheritance(history: History, run_dir: RunDir, checkpoints: str) -> dict[str, Any] | None:
+def _inheritance(history: History, log: JobLog, checkpoints: str) -> dict[str, Any] | None:
     if history.ended is JobState.SUCCEEDED:
         return None
     former: Mapping[str, Any] = (history.opened or {}).get("inherit") or {}
     newest = newest_committed(checkpoints)
-    cursor = read_cursor(run_dir.cursor)
+    cursor = log.cursor()
     return {
         "checkpoint": newest.uri if newest else former.get("checkpoint"),
         "hwm": max(cursor.hwm if cursor else 0, int(former.get("hwm") or 0)),

@@ -10,7 +10,7 @@ quiet, and its end would be seen without it     b, growing with the quiet to 5 b
 
 A change is a submission, a new state, a request to cancel, an agent's reply. The end of a training
 is seen without the scheduler where an agent beats: it writes a reply when its trainers are over,
-and the run directory is glanced at every b. While it waits to start there is no end to miss, but
+and the job's log is glanced at every b. While it waits to start there is no end to miss, but
 for an app without an agent that starts and ends within one rest: that is seen at the next look.
 """
 
@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from airflow_ett.events import RunDir
+from airflow_ett.errors import JobLogError
 from airflow_ett.launch.history import Submission
+from airflow_ett.launch.joblog import JobLog
 from airflow_ett.launch.limits import Limits
 
 FAST_FOR_S = 30.0
@@ -49,12 +50,12 @@ def interval_s(base_s: float, *, quiet_s: float, rests: bool) -> float:
 
 
 class Pace:
-    """Says when a watcher has to look; between two looks it glances at the run directory."""
+    """Says when a watcher has to look; between two looks it glances at the job's log."""
 
     def __init__(
-        self, run_dir: RunDir, limits: Limits, base_s: float, now_ns: Callable[[], int]
+        self, log: JobLog, limits: Limits, base_s: float, now_ns: Callable[[], int]
     ) -> None:
-        self._run_dir = run_dir
+        self._log = log
         self._limits = limits
         self._base_s = base_s
         self._now_ns = now_ns
@@ -91,20 +92,18 @@ class Pace:
 
     def _glance(self, live: Submission) -> None:
         attempt = (live.number, live.restart)
-        with contextlib.suppress(OSError):
-            replies = self._run_dir.replies.glob(f"{live.number}.{live.restart}.*")
-            if self._replied != attempt and any(replies):
-                self._replied = attempt
-                self.stir()
+        if self._replied != attempt and self._log.replied(*attempt):
+            self._replied = attempt
+            self.stir()
 
     def _end_would_show(self, live: Submission) -> bool:
-        """Return whether the run directory would tell of the end before the scheduler is asked."""
+        """Return whether the job's log would tell of the end before the scheduler is asked."""
         replied = self._replied == (live.number, live.restart)
         if replied or live.cancel_reason is not None or live.unknown_since_ns is not None:
             return False
         if not live.started:
             return True
-        with contextlib.suppress(OSError):
-            beat_ns = self._run_dir.heartbeat_ns()
+        with contextlib.suppress(JobLogError):
+            beat_ns = self._log.heartbeat_ns()
             return beat_ns is not None and self._now_ns() - beat_ns < BEATS_S * 1e9
         return False

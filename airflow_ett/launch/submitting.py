@@ -100,7 +100,7 @@ class Submitter:
         context = JobContext(
             key=self._ledger.log.key,
             submission=submission,
-            run_dir=str(self._ledger.log.run_dir.path),
+            run_dir=self._ledger.log.place,
             checkpoints=self._job.checkpoints,
             epoch=self._ledger.claim.epoch,
             resume=request.resume,

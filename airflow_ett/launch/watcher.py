@@ -68,11 +68,11 @@ class Watcher:
         self._now_ns = now_ns
         self._ledger = Ledger(job.log, claim, now_ns)
         self._submitter = Submitter(job, self._ledger, request, gateway)
-        self._finder = PlaceFinder(gateway, str(job.log.run_dir.path), job.checkpoints)
+        self._finder = PlaceFinder(gateway, job.log.place, job.checkpoints)
         self._next_layer: Layer | None = None
         self._told_to_end: str | None = None
         self._rested = False
-        self._pace = Pace(job.log.run_dir, self._limits, poll_interval_s, now_ns)
+        self._pace = Pace(job.log, self._limits, poll_interval_s, now_ns)
 
     @property
     def handle(self) -> str | None:
@@ -123,7 +123,7 @@ class Watcher:
     def poll(self) -> Outcome | None:
         """Look once; return the outcome when the try is over.
 
-        Between two looks at the scheduler this is only a glance at the run directory. Raises
+        Between two looks at the scheduler this is only a glance at the job's log. Raises
         :class:`Fenced` when a newer owner watches, :class:`JobLogError` while the log is away.
         """
         live, last = self._ledger.history.live, self._ledger.history.last
@@ -140,7 +140,7 @@ class Watcher:
             return self._end(live, status)
         self._note_state(live, status)
         self._enforce(live, status)
-        heartbeat_ns = self._job.log.run_dir.heartbeat_ns()
+        heartbeat_ns = self._job.log.heartbeat_ns()
         if self._limits.forgotten(live, self._now_ns(), heartbeat_ns):
             return self._end(live, SchedulerStatus(state=None))
         return None

@@ -14,8 +14,8 @@ from airflow_ett.events import AttemptId, Cause, JobKey, Kind, Layer, RunDir
 from airflow_ett.hooks.masking import redactor
 from airflow_ett.launch.aftermath import conclude
 from airflow_ett.launch.history import Submission
-from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.opening import open_job
+from airflow_ett.launch.rundirlog import RunDirLog
 
 KEY = JobKey("default", "dag", "run", "train")
 ENV = {"HF_TOKEN": "hunter2hunter2", "MODE": "eager-mode", "EMPTY_TOKEN": ""}

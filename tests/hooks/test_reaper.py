@@ -17,9 +17,9 @@ from airflow_ett.errors import Fenced
 from airflow_ett.events import Cause, JobKey, RunDir
 from airflow_ett.hooks import reaper
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, write_note
-from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.watcher import Watcher
 

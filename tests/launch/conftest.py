@@ -12,9 +12,9 @@ import pytest
 from airflow_ett.config import JOB_VARIABLE
 from airflow_ett.errors import LaunchError
 from airflow_ett.events import AttemptId, Event, JobContext, JobKey, JobState, LogWriter, RunDir
-from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.opening import OpenJob, open_job
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.watcher import Watcher
 

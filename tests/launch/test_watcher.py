@@ -9,7 +9,7 @@ import pytest
 
 from airflow_ett.errors import Fenced, JobLogError, LaunchError
 from airflow_ett.events import AttemptId, Cause, CursorFile, JobState, Layer
-from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.launch.watcher import Watcher
 
 KILLED = {"signal": 9}

@@ -11,9 +11,9 @@ import pytest
 from airflow_ett.errors import ConfigurationError, TrainingFailed
 from airflow_ett.events import CursorFile, JobKey, JobState
 from airflow_ett.launch import gateway as gateway_module
-from airflow_ett.launch.joblog import RunDirLog
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import open_job
+from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.operators import ModelPublishOperator, TorchXTrainingOperator
 from airflow_ett.retry import ETTRetryPolicy

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_ett.events import Event, JobKey, RunDir, slug
-from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.rundirlog import RunDirLog
 
 
 @dataclass

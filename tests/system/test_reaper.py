@@ -13,7 +13,7 @@ import pytest
 
 from airflow_ett.events import JobKey, RunDir
 from airflow_ett.hooks.notes import AIRFLOW, USER, read_notes
-from airflow_ett.launch.joblog import RunDirLog
+from airflow_ett.launch.rundirlog import RunDirLog
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(400)]
 
