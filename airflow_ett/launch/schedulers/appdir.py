@@ -145,13 +145,21 @@ def bury(app: AppDir, last: Status, also: Callable[[], set[Process]] = set) -> S
     """
     recorded = {replica.process for replica in last.replicas if replica.process}
     left = kill_all(lambda: app.processes() | _living(recorded) | also(), _BURY_S)
+    message = f"the supervisor of app {last.app} on {last.place.host} was lost"
+    if left:
+        message += f"; still alive: {sorted(process.pid for process in left)}"
+    return record_loss(app, last, message)
+
+
+def record_loss(app: AppDir, last: Status, message: str) -> Status:
+    """Record that the app's supervisor is gone, unless it has recorded its own end meanwhile.
+
+    Raises ``OSError`` when it cannot be recorded.
+    """
     meanwhile = app.read_status()
     if meanwhile is not None and meanwhile.state in TERMINAL:
         return meanwhile
     now = time.time_ns()
-    message = f"the supervisor of app {last.app} on {last.place.host} was lost"
-    if left:
-        message += f"; still alive: {sorted(process.pid for process in left)}"
     lost = last._replace(
         state="FAILED",
         raw="supervisor_lost",

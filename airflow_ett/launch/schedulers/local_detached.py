@@ -4,7 +4,7 @@ An app outlives the process that submitted it, and any process of the host can a
 read its logs, cancel or list it: all of it lies in the app's folder (see ``appdir``), and a
 detached supervisor (see ``supervisor``) runs the replicas. An app's id is its name, so submitting
 a name twice gives one app. From another host, or another container, an app that has not ended is
-UNKNOWN.
+UNKNOWN. A restart of the host ends its apps.
 
 Replicas run in the environment of the submitting process, without Airflow's own settings, which may
 hold secrets; its Python comes first on their PATH. A role whose image is a folder runs there.
@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -54,6 +54,7 @@ from airflow_ett.launch.schedulers.appdir import (
     Request,
     Status,
     bury,
+    record_loss,
 )
 from airflow_ett.launch.schedulers.processes import here, is_alive
 from airflow_ett.launch.schedulers.starting import START_S, locked, start
@@ -174,15 +175,14 @@ class LocalDetached(Scheduler[Opts]):  # type: ignore[misc]
         if status.state in TERMINAL:
             return _shared(status)
         if status.place != here():
-            return _shared(status, "UNKNOWN", "other_host", f"the app runs on {status.place.host}")
+            return _from_elsewhere(app, status)
         if status.supervisor is not None and is_alive(status.supervisor):
             return _shared(status)
         # It may have ended in good order between the two looks.
         status = app.read_status() or status
-        try:
-            return _shared(status if status.state in TERMINAL else bury(app, status))
-        except OSError as error:
-            return _shared(status, "UNKNOWN", "supervisor_lost", f"loss not recorded: {error}")
+        if status.state in TERMINAL:
+            return _shared(status)
+        return _lost(status, lambda: bury(app, status))
 
     def list(self, cfg: Mapping[str, Any] | None = None) -> list[ListAppResponse]:
         """Return every app of the state directory."""
@@ -272,6 +272,22 @@ def _replica(app_id: str, role: Role, number: int, cwd: str | None) -> ReplicaRe
         env={_RANK0_VARIABLE: "localhost", **filled.env},
         cwd=folder,
     )
+
+
+def _from_elsewhere(app: AppDir, status: Status) -> shared.SchedulerStatus:
+    """Tell a host that was restarted, and its processes with it, from another host."""
+    host, own = status.place.host, here()
+    if host != own.host or status.place.boot == own.boot:
+        return _shared(status, "UNKNOWN", "other_host", f"the app runs on {host}")
+    message = f"host {host} was restarted while app {status.app} ran"
+    return _lost(status, lambda: record_loss(app, status, message))
+
+
+def _lost(status: Status, record: Callable[[], Status]) -> shared.SchedulerStatus:
+    try:
+        return _shared(record())
+    except OSError as error:
+        return _shared(status, "UNKNOWN", "supervisor_lost", f"loss not recorded: {error}")
 
 
 def _without_status(app: AppDir) -> shared.SchedulerStatus:

@@ -120,25 +120,37 @@ def test_a_second_cancel_and_one_after_the_end_change_nothing(local: Any) -> Non
     assert local.detail("app") == ended
 
 
-@pytest.mark.parametrize("difference", ["host", "boot", "namespace"])
-def test_from_another_place_an_app_is_unknown_and_untouched(local: Any, difference: str) -> None:
+@pytest.mark.parametrize(
+    ("differences", "state", "raw"),
+    [
+        (["host"], "UNKNOWN", "other_host"),
+        (["host", "boot"], "UNKNOWN", "other_host"),
+        (["namespace"], "UNKNOWN", "other_host"),
+        (["boot"], "FAILED", "supervisor_lost"),
+        (["boot", "namespace"], "FAILED", "supervisor_lost"),
+    ],
+)
+def test_an_app_of_another_place_is_untouched_and_over_only_with_its_host(
+    local: Any, differences: list[str], state: str, raw: str
+) -> None:
     local.submit("app", "sleep 60")
     replica = local.replica("app").process
     own = local.recorded("app")
     local.kill_supervisor("app")
     local.until(lambda: local.recorded("app").ended_ns is not None, 5)
-    elsewhere = own._replace(place=own.place._replace(**{difference: "other"}), state="RUNNING")
+    place = own.place._replace(**dict.fromkeys(differences, "other"))
+    elsewhere = own._replace(place=place, state="RUNNING")
     # Its pids are those of a stranger here.
     with subprocess.Popen(["sleep", "60"]) as stranger:
         found = identify(stranger.pid)
         replicas = (own.replicas[0]._replace(process=found, state="RUNNING"),)
         local.app("app").write_status(elsewhere._replace(replicas=replicas))
         status = local.detail("app")
-        assert (status.state, status.raw) == ("UNKNOWN", "other_host")
+        assert (status.state, status.raw) == (state, raw)
         assert stranger.poll() is None
         stranger.kill()
     assert not is_alive(replica)
-    assert local.recorded("app").state == "RUNNING"
+    assert local.recorded("app").state == ("RUNNING" if state == "UNKNOWN" else state)
 
 
 def test_a_pid_used_again_is_neither_taken_for_the_supervisor_nor_killed(local: Any) -> None:
