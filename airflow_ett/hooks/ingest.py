@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from airflow_ett import config
 
 if TYPE_CHECKING:
     from airflow_ett.store import Store
+    from airflow_ett.store.folds import Folds
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +21,19 @@ _PATIENCE_S = 1.0
 """A locked or slow store must not keep a watcher from its deadlines and its kill flag."""
 
 
+_TURN_S = 2.0
+"""Who does not get the process's store within that time ingests after its next look."""
+
+_turn = threading.Lock()
+_opened: tuple[config.Settings, Store] | None = None
+
+
 class BestEffortIngest:
     """Ingests one run directory now and then; a store that is away costs one warning, never more.
 
-    Nothing is lost by it: the log stays, and the rollup DAG catches up.
+    Nothing is lost by it: the log stays, and the rollup DAG catches up. A process has one store,
+    used for one job at a time: the connections and statements of hundreds would keep a triggerer's
+    garbage collector busy, which stops its event loop.
     """
 
     def __init__(self, run_dir: Path, *, every_s: float = 10.0) -> None:
@@ -30,21 +41,18 @@ class BestEffortIngest:
         self._every_s = every_s
         self._due = 0.0
         self._warned = False
-        self._store: Store | None = None
+        self._settings: config.Settings | None = None
+        self._folds: Folds | None = None
 
     def __call__(self, *, now: bool = False) -> None:
         """Ingest if it is due, or at once when ``now``."""
         if not now and time.monotonic() < self._due:
             return
+        if not _turn.acquire(timeout=_TURN_S):
+            return
         self._due = time.monotonic() + self._every_s
-        # SQLAlchemy takes a while to import, which DAG parsing is spared.
-        from airflow_ett.store import ingest_run_dir
-
         try:
-            # Closed but kept: it knows the job already, and no connection waits for the next time.
-            with contextlib.closing(self._opened()) as store:
-                store.check()
-                ingest_run_dir(store, self._run_dir)
+            self._ingest()
         except Exception as error:  # whatever it is, watching the training goes on
             if not self._warned:
                 log.warning(
@@ -53,14 +61,32 @@ class BestEffortIngest:
                     error,
                 )
             self._warned = True
+        finally:
+            _turn.release()
 
-    def _opened(self) -> Store:
-        from airflow_ett.metric import configured
-        from airflow_ett.store import open_store
+    def _ingest(self) -> None:
+        # SQLAlchemy takes a while to import, which DAG parsing is spared.
+        from airflow_ett.store import ingest_run_dir
+        from airflow_ett.store.folds import Folds
 
-        if self._store is None:
-            settings = config.load()
-            components = configured(settings)
-            url = settings.sql_alchemy_conn
-            self._store = open_store(url, patience_s=_PATIENCE_S, components=components)
-        return self._store
+        if self._settings is None:
+            self._settings = config.load()
+        if self._folds is None:
+            self._folds = Folds()
+        # Closed but kept: no connection waits for the next time.
+        with contextlib.closing(_store(self._settings)) as store:
+            store.check()
+            ingest_run_dir(store, self._run_dir, self._folds)
+
+
+def _store(settings: config.Settings) -> Store:
+    """Return the process's store; called in turn."""
+    from airflow_ett.metric import configured
+    from airflow_ett.store import open_store
+
+    global _opened
+    if _opened is None or _opened[0] != settings:
+        components = configured(settings)
+        url = settings.sql_alchemy_conn
+        _opened = settings, open_store(url, patience_s=_PATIENCE_S, components=components)
+    return _opened[1]

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_ett.checkpoints import newest_committed
-from airflow_ett.errors import LaunchError
-from airflow_ett.events import AttemptId, Cause, Event, JobKey, Kind
-from airflow_ett.launch.history import Submission
+from airflow_ett.events import AttemptId, Cause, Event, Kind
+from airflow_ett.launch.history import History, Submission
 from airflow_ett.launch.joblog import JobLog
+from airflow_ett.launch.lastwords import describe, last_words
 from airflow_ett.launch.opening import OpenJob
+from airflow_ett.launch.repetition import repeated
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.verdict import Sighting, Verdict, judge
 
 if TYPE_CHECKING:
     from airflow_ett.launch.gateway import Gateway
 
-_LAST_LINES = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a try ended; ``cause`` is None on success, ``cursor`` where the data position stands."""
+    """How a try ended; ``cause`` is None on success, ``cursor`` where the data position stands.
+
+    ``repeated`` says that it failed where the attempt before it had, of the same error.
+    """
 
     job: str
     cause: Cause | None
@@ -32,6 +32,7 @@ class Outcome:
     handle: str | None
     cursor: int | None
     checkpoint: str | None
+    repeated: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for a trigger's event."""
@@ -40,12 +41,31 @@ class Outcome:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an attempt ended; ``cursor`` is where its data position stood, None if nobody knows."""
+
+    attempt: AttemptId
+    verdict: Verdict
+    cursor: int | None
+
+
 def examine(
-    log: JobLog, submission: Submission, status: SchedulerStatus
-) -> tuple[Verdict, AttemptId]:
-    """Judge a submission's newest attempt, which is over, by all that was seen of it."""
+    log: JobLog,
+    submission: Submission,
+    status: SchedulerStatus,
+    gateway: Gateway,
+    *,
+    quote: bool = True,
+) -> End:
+    """Judge a submission's newest attempt, which is over, by all that was seen of it.
+
+    With ``quote`` the last lines of its output are part of the evidence.
+    """
     attempt, events = newest_attempt(log, submission)
-    close_interval(log, submission)
+    cursor = close_interval(log, submission)
+    if cursor is None:
+        cursor = _last_told(events)
     seen = Sighting(
         state=status.state,
         raw=status.raw,
@@ -56,35 +76,41 @@ def examine(
         replicas=status.replicas,
         events=events,
     )
-    return judge(seen), attempt
+    verdict = judge(seen)
+    if verdict.cause is not None and submission.handle is not None:
+        node = verdict.evidence.get("node") or 0
+        words = last_words(gateway, submission.handle, node, quote=quote)
+        verdict = replace(verdict, evidence={**verdict.evidence, **words})
+    return End(attempt, verdict, cursor)
 
 
-def conclude(job: OpenJob, last: Submission, gateway: Gateway) -> Outcome:
+def conclude(job: OpenJob, history: History, last: Submission) -> Outcome:
     """Return how a try ended whose newest submission is over."""
     newest = newest_committed(job.checkpoints)
-    cursor = job.log.cursor()
-    lines: list[str] = []
-    if last.cause is not None and last.handle is not None:
-        with contextlib.suppress(LaunchError):
-            lines = gateway.last_lines(last.handle, 0, _LAST_LINES)
+    record = job.log.cursor()
+    cursor = last.cursor if last.cursor is not None or record is None else record.cursor
+    again = last.cause is Cause.APPLICATION and repeated(
+        history, committed_cursor(job.log, job.checkpoints, last)
+    )
+    checkpoint = newest.uri if newest else None
+    text = describe(job.log.key, last, repeated=again, checkpoint=checkpoint)
     return Outcome(
         job=job.log.key.id,
         cause=last.cause,
-        message=job.log.redact(describe(job.log.key, last, lines)),
+        message=job.log.redact(text),
         handle=last.handle,
-        cursor=cursor.cursor if cursor else None,
-        checkpoint=newest.uri if newest else None,
+        cursor=cursor,
+        checkpoint=checkpoint,
+        repeated=again,
     )
 
 
-def describe(job: JobKey, submission: Submission, lines: Sequence[str]) -> str:
-    """Say what happened to which job and submission, with the last lines that rank 0 printed."""
-    where = f"Job {job}, submission {submission.number} ({submission.handle})"
-    if submission.cause is None:
-        return f"{where}: {submission.evidence}"
-    tail = "".join(f"\n  {line}" for line in lines)
-    words = f"{where} ended, cause {submission.cause}: {submission.evidence}"
-    return f"{words}\nLast lines of rank 0:{tail}" if tail else words
+def _last_told(events: list[Event]) -> int | None:
+    """Return the cursor at which the last Session ended, also where it never reached a batch."""
+    ended = [event for event in events if event.kind == Kind.SESSION_ENDED]
+    last = max(ended, key=lambda event: event.time_ns, default=None)
+    cursor = last.data.get("cursor") if last else None
+    return cursor if isinstance(cursor, int) else None
 
 
 def newest_attempt(log: JobLog, submission: Submission) -> tuple[AttemptId, list[Event]]:
@@ -95,16 +121,19 @@ def newest_attempt(log: JobLog, submission: Submission) -> tuple[AttemptId, list
     return attempt, [event for event in events if event.attempt == attempt]
 
 
-def close_interval(log: JobLog, submission: Submission) -> None:
-    """Write the interval that a killed trainer left open in the cursor file.
+def close_interval(log: JobLog, submission: Submission) -> int | None:
+    """Write the interval that a killed trainer left open in the cursor file; return its cursor.
 
-    The trainer's agent may have done so, too: it is the same event, and ingest keeps one.
+    The trainer's agent may have done so, too: it is the same event, and ingest keeps one. None is
+    returned where the submission's trainer wrote no cursor.
     """
     record = log.cursor()
-    if record is not None and record.submission == submission.number:
-        event = record.open_interval(log.key.id)
-        if event is not None:
-            log.copy(event)
+    if record is None or record.submission != submission.number:
+        return None
+    event = record.open_interval(log.key.id)
+    if event is not None:
+        log.copy(event)
+    return record.cursor
 
 
 def committed_cursor(log: JobLog, checkpoints: str, last: Submission | None) -> int:

@@ -12,13 +12,11 @@ from torchx.components.structured_arg import StructuredJArgument, StructuredName
 from torchx.specs import AppDef, Role, macros, parse_mounts
 from torchx.specs import resource as find_resource
 
-from airflow_ett.launch.schedulers.local_detached import GRACE_KEY
+from airflow_ett.launch import grace
 
 ROLE = "trainer"
 
 _AGENT = "airflow_ett.trainer.agent"
-# The agent needs time to write its replies after its workers have used up theirs.
-_AGENT_GRACE_S = 5
 
 
 def train(
@@ -59,7 +57,7 @@ def train(
         max_retries: how often the scheduler may restart the app
         rdzv_port: port on the first node, used when there are several
         mounts: mounts as in dist.torchrun
-        grace_s: seconds between SIGTERM and SIGKILL of a trainer
+        grace_s: seconds that a trainer gets between SIGTERM and SIGKILL
     """
     run = StructuredNameArgument.parse_from(name=name, m=m, script=script)
     nodes, processes = _shape(j, h)
@@ -76,9 +74,9 @@ def train(
         max_retries=max_retries,
         resource=find_resource(cpu=cpu, gpu=gpu, memMB=memMB, h=h),
         port_map={"c10d": rdzv_port},
-        metadata={GRACE_KEY: grace_s + _AGENT_GRACE_S},
         mounts=parse_mounts(mounts) if mounts else [],
     )
+    grace.ask(role, grace_s)
     return AppDef(name=run.run_name, roles=[role], metadata=dict(metadata or {}))
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from airflow_ett.events import Cause, JobState
+from airflow_ett.launch.history import Submission
 from airflow_ett.launch.limits import UNKNOWN_GRACE_S
 from airflow_ett.launch.verdict import Verdict
 from airflow_ett.launch.watcher import Watcher
@@ -19,22 +20,22 @@ _PAUSE_S = 0.5
 class Ender(Watcher):
     """A watcher that ends a job and submits nothing, whatever happens.
 
-    Its request allows no relaunch; of the rest only the scheduler matters.
+    Its request allows no relaunch; of the rest only the scheduler matters. Nor does it know the
+    secrets among the trainer's variables, so that it quotes no output.
     """
+
+    quotes = False
 
     def end(self, reason: Cause, text: str, sleep: Callable[[float], None] = time.sleep) -> str:
         """Cancel what still runs, wait for its end, close the job; return what came of it.
 
         ``text`` says in a sentence why, for the log. What ended by itself before keeps its own
-        cause. A job whose task was cleared is not closed: its next try goes on with it. Raises
-        :class:`Fenced` when a newer owner has the job, :class:`LaunchError` when the scheduler
-        cannot be asked.
+        cause; what a user's restart ended does not, since the job was to go on. A job whose task
+        was cleared is not closed: its next try goes on with it. Raises :class:`Fenced` when a newer
+        owner has the job, :class:`LaunchError` when the scheduler cannot be asked.
         """
-        self._ledger.recall()
+        self._recall(reason, text)
         history = self._ledger.history
-        live = history.live
-        if live is not None and not self._submitter.reached_scheduler(live):
-            self._ledger.attempt_ended(live, Verdict(reason, {"source": "launcher", "text": text}))
         outcome = self.poll()
         if history.live is not None:
             self.cancel(reason, text)
@@ -46,6 +47,51 @@ class Ender(Watcher):
         if reason is Cause.USER_RESTART:
             return "told to end; the next try goes on with it"
         cause = outcome.cause if outcome else reason
+        return self._close(reason if cause is Cause.USER_RESTART else cause)
+
+    def give_up(
+        self, cause: Cause, text: str, wait_s: float, sleep: Callable[[float], None] = time.sleep
+    ) -> str:
+        """The job's task fails for good: cancel what still runs, wait a little, close the job.
+
+        A training may take longer to save and to end than its task may wait for it. The job is
+        closed all the same, with ``cause``; its next generation waits for the app. One that the
+        scheduler cannot be told to end stays open, for the reaper to find. Raises as :meth:`end`.
+        """
+        self._recall(cause, text)
+        live = self._ledger.history.live
+        if live is not None and live.cancel_reason is None:
+            with self._patiently():
+                self.cancel(cause, text)
+        limit_ns = self._now_ns() + int(wait_s * 1e9)
+        while self.poll() is None and self._ledger.history.live is not None:
+            if self._now_ns() >= limit_ns:
+                break
+            sleep(_PAUSE_S)
+        live = self._ledger.history.live
+        if live is not None and self._told_to_end != live.handle:
+            return f"{live.handle} could not be told to end and may still run"
+        if live is not None:
+            self._write_off(live)
+        return self._close(cause)
+
+    def _recall(self, reason: Cause, text: str) -> None:
+        """Read the job's history; what never reached the scheduler is over."""
+        self._ledger.recall()
+        live = self._ledger.history.live
+        if live is not None and not self._submitter.reached_scheduler(live):
+            self._ledger.attempt_ended(live, Verdict(reason, {"source": "launcher", "text": text}))
+
+    def _write_off(self, live: Submission) -> None:
+        """Write the end of a submission that was told to end and has not yet."""
+        reason = live.cancel_reason or Cause.UNKNOWN
+        text = live.cancel_text or f"Cancelled on request: {reason}."
+        evidence = {"source": "launcher", "text": f"{text} It was still ending.", "seen": False}
+        self._ledger.attempt_ended(live, Verdict(reason, evidence))
+
+    def _close(self, cause: Cause | None) -> str:
+        """Write the job's end, unless it was seen to succeed; return how it ended, in words."""
         user = cause is Cause.USER_CANCELLED
         self.close_job(JobState.CANCELLED if user else JobState.FAILED, cause)
-        return f"closed as {history.ended}" + (f", cause {cause}" if cause else "")
+        ended = self._ledger.history.ended
+        return f"closed as {ended}" + (f", cause {cause}" if cause else "")

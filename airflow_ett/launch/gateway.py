@@ -7,12 +7,14 @@ used; others are asked through TorchX alone. Safe to use from several threads.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
+import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -22,6 +24,7 @@ from torchx.schedulers.api import DescribeAppResponse, Scheduler
 from torchx.specs import (
     NONE,
     AppDef,
+    AppState,
     InvalidRunConfigException,
     make_app_handle,
     parse_app_handle,
@@ -29,6 +32,7 @@ from torchx.specs import (
 from torchx.workspace import WorkspaceMixin
 
 from airflow_ett.errors import ConfigurationError, EttError, LaunchError
+from airflow_ett.launch import grace
 from airflow_ett.launch.preparation import (
     SchedulerFactory,
     build_app,
@@ -53,8 +57,14 @@ __all__ = [
     "validate_static",
 ]
 
+log = logging.getLogger(__name__)
+
 _SESSION = "ett"
 _UNSTARTED = "unstarted"
+
+_FRESH_S = 1.0
+"""For so long a scheduler's answer about an app also tells where its log is and who writes it, so
+that a look at a job asks once: schedulers may take seconds to answer."""
 
 
 @runtime_checkable
@@ -68,6 +78,17 @@ class Detailed(Protocol):
         """Return the file that holds a replica's output."""
 
 
+@runtime_checkable
+class AvoidsHosts(Protocol):
+    """A scheduler that can keep an app away from hosts. None of TorchX's own offers that."""
+
+    def avoiding(self, cfg: Mapping[str, Any], hosts: Sequence[str]) -> Mapping[str, Any]:
+        """Return run options by which an app comes to none of ``hosts``, the worst of them first.
+
+        Where ``cfg`` allows only so many hosts, enough of them must be left for the app.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """An app that has passed every check and can be submitted, also more than once."""
@@ -77,6 +98,22 @@ class Prepared:
     cfg: Mapping[str, Any]
     workspace: str | None
 
+    @property
+    def grace_s(self) -> float:
+        """Seconds that its trainers are to get between SIGTERM and SIGKILL."""
+        wanted = grace.asked(self.app)
+        return grace.TORCHRUN_S if wanted is None else wanted
+
+    @property
+    def grace_shortfall(self) -> str | None:
+        """Why they may get less, in a sentence; None where nothing speaks for it."""
+        return grace.shortfall(self.app, self.scheduler, self.cfg)
+
+    def tell(self, env: Mapping[str, str]) -> None:
+        """Add variables to the environment of every role."""
+        for role in self.app.roles:
+            role.env.update(env)
+
 
 class Gateway:
     """``factories`` are TorchX scheduler factories by name; default: all that are installed."""
@@ -85,6 +122,7 @@ class Gateway:
         self._factories = dict(scheduler_factories() if factories is None else factories)
         self._schedulers: dict[str, Scheduler] = {}
         self._lock = threading.Lock()
+        self._heard: tuple[str, float, Any] = "", 0.0, None
         self._runner = Runner(_SESSION, {name: self._remember(name) for name in self._factories})
 
     def prepare(
@@ -96,11 +134,13 @@ class Gateway:
         env: Mapping[str, str] | None = None,
         resource: str | Mapping[str, int] | None = None,
         workspace: str | None = None,
+        avoid: Sequence[str] = (),
     ) -> Prepared:
         """Return the app to submit; nothing is sent anywhere.
 
         ``env`` is added to every role, ``resource`` (a registered name, or cpu, gpu, memMB)
-        replaces every role's. Raises :class:`ConfigurationError` that names the parameter.
+        replaces every role's. It is kept away from the hosts in ``avoid`` where the scheduler
+        offers that. Raises :class:`ConfigurationError` that names the parameter.
         """
         backend = self._known(scheduler)
         resolved = self.check(scheduler, cfg)
@@ -119,7 +159,10 @@ class Gateway:
             raise ConfigurationError("component", f"{scheduler}: {error}") from error
         if isinstance(backend, LocalDetached):
             check_script(component_args or [], working_folder(app.roles[0], resolved["cwd"]))
-        return Prepared(scheduler, app, dict(cfg or {}), workspace)
+        options = dict(cfg or {})
+        if avoid and isinstance(backend, AvoidsHosts):
+            options = dict(backend.avoiding(options, avoid))
+        return Prepared(scheduler, app, options, workspace)
 
     def check(self, scheduler: str, cfg: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the scheduler's options: ``cfg`` over its defaults. Nothing is sent anywhere.
@@ -170,18 +213,21 @@ class Gateway:
         """
         backend, app_id = self._parse(handle)
         with _asking(f"ask for {handle}"):
-            if isinstance(backend, Detailed):
-                return backend.detail(app_id) or SchedulerStatus(state=None)
-            return _translate(backend.describe(app_id))
+            return _translate(self._ask(handle, backend, app_id))
 
     def cancel(self, handle: str) -> None:
-        """Ask for the app's end; an app that has ended or is unknown is left alone.
+        """Ask for the app's end; an app that has ended for good or is unknown is left alone.
 
         Returns at once. Raises :class:`LaunchError` when the scheduler cannot be asked.
         """
         backend, app_id = self._parse(handle)
-        if not self.status(handle).terminal:
+        status = self.status(handle)
+        if not status.terminal:
             with _asking(f"cancel {handle}"):
+                backend.cancel(app_id)
+        elif status.may_return:
+            # Refused by many a scheduler where the app has ended for good: then all is well.
+            with contextlib.suppress(LaunchError), _asking(f"cancel {handle}"):
                 backend.cancel(app_id)
 
     def read_log(self, handle: str, replica: int = 0, offset: int = 0) -> tuple[str, int]:
@@ -192,33 +238,39 @@ class Gateway:
         """
         backend, app_id = self._parse(handle)
         with _asking(f"read the log of {handle}"):
+            # Asked before reading: what was written by then is what the end leaves.
+            answer = self._recent(handle, backend, app_id)
+            over = _translate(answer).terminal
             if isinstance(backend, Detailed):
-                path = _log_path(backend, app_id, replica)
-                # Asked before reading: what was written by then is what the end leaves.
-                over = self.status(handle).terminal
+                path = _log_path(backend, app_id, answer, replica)
                 chunk = logs.read(path, offset, partial=over) if path else None
                 return (chunk.text, offset + chunk.length) if chunk else ("", offset)
-            lines = list(itertools.islice(_lines(backend, app_id, replica), offset, None))
+            new = itertools.islice(_lines(backend, app_id, answer, replica), offset, None)
+            lines = list(new)
+            if lines and not lines[-1].endswith("\n") and not over:
+                lines.pop()
             return "".join(lines), offset + len(lines)
 
     def last_lines(self, handle: str, replica: int = 0, count: int = 20) -> list[str]:
         """Return the last lines of a replica's output; none when they cannot be read."""
         backend, app_id = self._parse(handle)
         with _asking(f"read the log of {handle}"):
+            answer = self._recent(handle, backend, app_id)
             if isinstance(backend, Detailed):
-                path = _log_path(backend, app_id, replica)
+                path = _log_path(backend, app_id, answer, replica)
                 return logs.tail(path, count) if path else []
-            lines = deque(_lines(backend, app_id, replica), maxlen=count)
+            lines = deque(_lines(backend, app_id, answer, replica), maxlen=count)
             return [line.rstrip("\n") for line in lines]
 
     def log_location(self, handle: str, replica: int = 0) -> str | None:
         """Return the absolute path, or the address, under which people find a replica's log."""
         backend, app_id = self._parse(handle)
         with _asking(f"ask for {handle}"):
+            answer = self._recent(handle, backend, app_id)
             if isinstance(backend, Detailed):
-                path = _log_path(backend, app_id, replica)
+                path = _log_path(backend, app_id, answer, replica)
                 return str(path) if path else None
-            return _page(backend, app_id)
+            return _page(answer)
 
     def page(self, handle: str) -> str | None:
         """Return the address of the scheduler's own page of an app, None where it has none.
@@ -227,11 +279,28 @@ class Gateway:
         """
         backend, app_id = self._parse(handle)
         with _asking(f"ask for {handle}"):
-            return None if isinstance(backend, Detailed) else _page(backend, app_id)
+            if isinstance(backend, Detailed):
+                return None
+            return _page(self._recent(handle, backend, app_id))
 
     def accelerators(self, prepared: Prepared) -> int:
         """Return how many GPUs the whole app asks for."""
         return sum(role.num_replicas * max(0, role.resource.gpu) for role in prepared.app.roles)
+
+    def _recent(self, handle: str, backend: Scheduler, app_id: str) -> Any:
+        """Return what the scheduler has just said of an app; ask it where that is long ago."""
+        about, since_s, answer = self._heard
+        if about == handle and time.monotonic() - since_s < _FRESH_S:
+            return answer
+        return self._ask(handle, backend, app_id)
+
+    def _ask(self, handle: str, backend: Scheduler, app_id: str) -> Any:
+        """Ask the scheduler about an app: what it details, else what TorchX describes."""
+        self._heard = "", 0.0, None
+        detailed = isinstance(backend, Detailed)
+        answer = backend.detail(app_id) if detailed else backend.describe(app_id)
+        self._heard = handle, time.monotonic(), answer
+        return answer
 
     def _known(self, name: str) -> Scheduler:
         check_scheduler(name, self._factories)
@@ -259,21 +328,22 @@ class Gateway:
         return self._known(scheduler), app_id
 
 
-def _log_path(backend: Detailed, app_id: str, replica: int) -> Path | None:
-    detail = backend.detail(app_id)
+def _log_path(
+    backend: Detailed, app_id: str, detail: SchedulerStatus | None, replica: int
+) -> Path | None:
     if detail is None or replica >= len(detail.replicas):
         return None
     chosen = detail.replicas[replica]
     return backend.log_path(app_id, chosen.role, chosen.id)
 
 
-def _page(backend: Scheduler, app_id: str) -> str | None:
-    described = backend.describe(app_id)
+def _page(described: DescribeAppResponse | None) -> str | None:
     return (described.ui_url or None) if described else None
 
 
-def _lines(backend: Scheduler, app_id: str, replica: int) -> Iterator[str]:
-    described = backend.describe(app_id)
+def _lines(
+    backend: Scheduler, app_id: str, described: DescribeAppResponse | None, replica: int
+) -> Iterator[str]:
     if described is None or not described.roles:
         return iter(())
     return iter(backend.log_iter(app_id, described.roles[0].name, replica, should_tail=False))
@@ -285,12 +355,17 @@ def _was_named(name: str, app_id: str, shown: str) -> bool:
     return name in (own, shown) or own.startswith(f"{name}-")
 
 
-def _translate(described: DescribeAppResponse | None) -> SchedulerStatus:
-    if described is None:
-        return SchedulerStatus(state=None)
+def _translate(described: SchedulerStatus | DescribeAppResponse | None) -> SchedulerStatus:
+    """Return an answer in our words.
+
+    TorchX does not tell a failure from a preemption that is requeued.
+    """
+    if described is None or isinstance(described, SchedulerStatus):
+        return described or SchedulerStatus(state=None)
     return SchedulerStatus(
         state=str(described.state),
         raw=str(described.state),
+        may_return=described.state is AppState.FAILED,
         restart=described.num_restarts,
         replicas=tuple(
             ReplicaStatus(role=group.role, id=r.id, state=str(r.state), host=r.hostname or None)
@@ -301,7 +376,7 @@ def _translate(described: DescribeAppResponse | None) -> SchedulerStatus:
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _asking(what: str) -> Iterator[None]:
     """Turn whatever a scheduler raises into :class:`LaunchError`."""
     try:
@@ -313,4 +388,5 @@ def _asking(what: str) -> Iterator[None]:
 
 
 def _refused(what: str, error: Exception) -> LaunchError:
+    log.debug("Could not %s", what, exc_info=error)
     return LaunchError(f"could not {what}: {type(error).__name__}: {error}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_ett.events import Cause, Event, JobState, Kind, Layer
+
+MOST_HOSTS = 8
+"""How many hosts are avoided: a job that lost more must not shut itself out of its cluster."""
 
 UNKNOWN = "UNKNOWN"
 """TorchX's name of the state that says nothing; noted of an app its scheduler does not know."""
@@ -17,8 +20,10 @@ class Submission:
     """One app handed to a scheduler, or about to be: ``handle`` is None while only intended.
 
     ``handed_ns`` is when the handle was known: from there its start is waited for. ``started``: it
-    was seen running. ``unknown_since_ns`` is since when the scheduler has not known it, or not
-    answered. ``end_seen`` is False of one that was written off while it was still ending.
+    was seen running. The scheduler has said ``raw`` since ``told_ns``; ``unknown_since_ns`` is
+    since when it has not known the app, or not answered. ``end_seen`` is False of one that was
+    written off while it was still ending. ``proof`` is the evidence for its end, ``evidence`` that
+    in a sentence; ``cursor`` is where the data position stood then, None where nobody knows.
     """
 
     number: int
@@ -39,8 +44,11 @@ class Submission:
     ended_ns: int = 0
     cause: Cause | None = None
     evidence: str = ""
+    proof: Mapping[str, Any] = field(default_factory=dict)
+    cursor: int | None = None
     raw: str | None = None
     restart: int = 0
+    told_ns: int = 0
 
     def fields(self) -> dict[str, Any]:
         """Return what intent and handle-over say of it."""
@@ -57,14 +65,16 @@ class Submission:
         cause = event.data.get("cause")
         self.ended, self.ended_ns = True, event.time_ns
         self.cause = Cause(cause) if cause else None
-        evidence = event.data.get("evidence", {})
-        self.evidence = str(evidence.get("text", ""))
-        self.end_seen = bool(evidence.get("seen", True))
+        self.proof = event.data.get("evidence") or {}
+        self.evidence = str(self.proof.get("text", ""))
+        self.end_seen = bool(self.proof.get("seen", True))
+        self.cursor = event.data.get("cursor")
 
     def note_state(self, event: Event) -> None:
         """Take the scheduler's word over from a ``scheduler_state`` event."""
         data = event.data
         self.raw, self.restart = data.get("raw"), int(data.get("restart") or 0)
+        self.told_ns = event.time_ns
         self.started = self.started or data.get("state") == "RUNNING"
         if data.get("state") != UNKNOWN:
             self.unknown_since_ns = None
@@ -109,6 +119,15 @@ class History:
                 break
             count += 1
         return count
+
+    def lost_hosts(self) -> list[str]:
+        """On which hosts an attempt was lost to the infrastructure, the latest first, each once."""
+        hosts = (
+            str(submission.proof["host"])
+            for submission in reversed(self.submissions)
+            if submission.cause is Cause.INFRASTRUCTURE and submission.proof.get("host")
+        )
+        return list(dict.fromkeys(hosts))[:MOST_HOSTS]
 
 
 def fold(events: Iterable[Event]) -> History:

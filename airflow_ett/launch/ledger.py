@@ -63,14 +63,19 @@ class Ledger:
         data = {"handle": submission.handle, "try": self.claim.try_number}
         self._tell(Kind.ADOPTED, data, submission)
 
-    def state(self, submission: Submission, status: SchedulerStatus) -> bool:
-        """Write the scheduler's word where it has changed; return whether it has."""
+    def state(
+        self, submission: Submission, status: SchedulerStatus, log: Callable[[], str | None]
+    ) -> bool:
+        """Write the scheduler's word where it has changed; return whether it has.
+
+        ``log`` is asked then for the place of rank 0's output.
+        """
         restart = max(status.restart, 0)
         if (submission.raw, submission.restart) == (status.raw, restart):
             return False
         times = ("allocated_ns", "started_ns", "ended_ns")
         told = {name: getattr(status, name) for name in times if getattr(status, name)}
-        data = {"raw": status.raw, "state": status.state, "restart": restart, **told}
+        data = {"raw": status.raw, "state": status.state, "restart": restart, **told, "log": log()}
         submission.restart = restart
         self._tell(Kind.SCHEDULER_STATE, data, submission, time_ns=self.now_ns())
         return True
@@ -85,12 +90,16 @@ class Ledger:
         self._tell(Kind.USER_RESTART, {"try": self.claim.try_number})
 
     def attempt_ended(
-        self, submission: Submission, verdict: Verdict, attempt: AttemptId | None = None
+        self,
+        submission: Submission,
+        verdict: Verdict,
+        attempt: AttemptId | None = None,
+        cursor: int | None = None,
     ) -> None:
-        """Write how the newest attempt of a submission ended."""
+        """Write how the newest attempt of a submission ended, and at which cursor if known."""
         event = self.log.append(
             Kind.ATTEMPT_ENDED,
-            {"cause": verdict.cause, "evidence": dict(verdict.evidence)},
+            {"cause": verdict.cause, "evidence": dict(verdict.evidence), "cursor": cursor},
             time_ns=self.now_ns(),
             attempt=attempt or AttemptId(submission.number, submission.restart),
         )

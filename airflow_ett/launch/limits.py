@@ -14,6 +14,9 @@ from airflow_ett.launch.status import SchedulerStatus
 
 UNKNOWN_GRACE_S = 60.0
 
+SETTLE_S = 10.0
+"""How long a failure must stand that may be a preempted app on its way back into the queue."""
+
 
 def known(status: SchedulerStatus) -> bool:
     """Return whether the scheduler has said anything about the app."""
@@ -63,6 +66,16 @@ class Limits:
                 f"(start_timeout {self.start_timeout_s:g} s); {said}."
             )
         return None
+
+    def settled(self, submission: Submission, status: SchedulerStatus, now_ns: int) -> bool:
+        """Return whether a terminal state that the log has noted counts.
+
+        One from which the scheduler may start the app again by itself counts only once it has stood
+        for :data:`SETTLE_S`, unless the app's end was asked for, or the try is to be over.
+        """
+        if not status.may_return or submission.cancel_reason is not None or self.late(now_ns):
+            return True
+        return now_ns - submission.told_ns >= int(SETTLE_S * 1e9)
 
     def forgotten(self, submission: Submission, now_ns: int, heartbeat_ns: int | None) -> bool:
         """Return whether scheduler and agents have both been silent for the grace period."""

@@ -119,6 +119,7 @@ def validate_static(
     Templated values are left for the run. A script can be missed only by a local scheduler and an
     absolute path. Raises :class:`ConfigurationError` that names the parameter.
     """
+    check_installed()
     if not _templated(scheduler):
         check_scheduler(scheduler, scheduler_factories())
     if not _templated(component):
@@ -128,6 +129,22 @@ def validate_static(
     if scheduler == local_detached.NAME:
         check_cfg(local_detached.RUN_OPTIONS, cfg or {})
         check_script(component_args or [])
+
+
+def check_installed() -> None:
+    """Raise :class:`ConfigurationError` when TorchX is installed twice: one overwrites the other.
+
+    ``torchx`` 0.7.0 pins urllib3 1, which Airflow's providers cannot live with.
+    """
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        versions = [
+            f"{name} {importlib.metadata.version(name)}" for name in ("torchx-nightly", "torchx")
+        ]
+        raise ConfigurationError(
+            "torchx",
+            f"{' and '.join(versions)} are installed side by side and share their files; "
+            "uninstall both, then install torchx-nightly alone",
+        )
 
 
 def check_cfg(options: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:

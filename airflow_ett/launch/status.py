@@ -26,7 +26,8 @@ class SchedulerStatus:
 
     ``state`` is TorchX's name of the state, or None when the scheduler does not know the app;
     ``raw`` the scheduler's own word; ``restart`` how often the scheduler has restarted it (-1 where
-    it does not tell). Times are UTC nanoseconds, None where unknown.
+    it does not tell). Times are UTC nanoseconds, None where unknown. ``may_return``: the state is
+    terminal, but the scheduler may yet start the app again by itself.
     """
 
     state: str | None
@@ -37,6 +38,7 @@ class SchedulerStatus:
     ended_ns: int | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     message: str = ""
+    may_return: bool = False
 
     @property
     def terminal(self) -> bool:

@@ -6,6 +6,7 @@ unknown is found by its deterministic name.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from airflow_ett.config import JOB_VARIABLE
@@ -21,6 +22,8 @@ from airflow_ett.launch.verdict import Verdict
 
 if TYPE_CHECKING:
     from airflow_ett.launch.gateway import Gateway, Prepared
+
+log = logging.getLogger(__name__)
 
 
 class Submitter:
@@ -97,6 +100,15 @@ class Submitter:
 
     def _prepare(self, submission: int, resume_cursor: int = 0) -> Prepared:
         request, inherit = self._request, self._job.inherit or {}
+        prepared = self._gateway.prepare(
+            component=request.component,
+            component_args=list(request.component_args),
+            scheduler=request.scheduler,
+            cfg=dict(request.cfg),
+            env=dict(request.env),
+            resource=request.resource,
+            avoid=self._ledger.history.lost_hosts(),
+        )
         context = JobContext(
             key=self._ledger.log.key,
             submission=submission,
@@ -107,24 +119,27 @@ class Submitter:
             inherit=inherit.get("checkpoint"),
             init_from=request.init_from,
             hwm=int(inherit.get("hwm") or 0),
+            grace_s=prepared.grace_s,
             resume_cursor=resume_cursor,
         )
-        return self._gateway.prepare(
-            component=request.component,
-            component_args=list(request.component_args),
-            scheduler=request.scheduler,
-            cfg=dict(request.cfg),
-            env={**request.env, JOB_VARIABLE: context.encode()},
-            resource=request.resource,
-        )
+        prepared.tell({JOB_VARIABLE: context.encode()})
+        return prepared
 
     def _hand_over(self, submission: Submission, prepared: Prepared) -> None:
-        """Give the app to the scheduler; a refusal ends the attempt and is raised."""
+        """Give the app to the scheduler; a refusal ends the attempt and is raised.
+
+        An answer that was lost is no refusal: while the scheduler cannot be asked, either, the
+        intent stays, and whoever comes next looks the app up.
+        """
         self._ledger.check()
         submission.digest = self.digest
+        if less := prepared.grace_shortfall:
+            log.warning("Job %s, submission %d: %s", self._ledger.log.key, submission.number, less)
         try:
             handle = self._gateway.submit(prepared, submission.app)
         except LaunchError as error:
+            if self.reached_scheduler(submission):
+                return
             evidence = {"source": "scheduler", "text": str(error)}
             self._ledger.attempt_ended(submission, Verdict(Cause.LAUNCH, evidence))
             raise

@@ -5,12 +5,13 @@ The first row that applies wins.
 1. the scheduler reports success           -> success
 2. a cancel that we requested              -> its reason
 3. the scheduler's raw state               -> preempted, timeout, out_of_memory, infrastructure
-4. the earliest rank that failed           -> application, out_of_memory, preempted, infrastructure
-5. a replica that failed without a reply   -> application, preempted, infrastructure
-6. the trainer's own last event            -> success if forgotten, preempted, application
-7. nothing                                 -> vanished, or unknown
+   it was cancelled, but not by us         -> user_cancelled
+4. the process that failed first           -> application, out_of_memory, preempted, infrastructure
+5. the trainer's own last event            -> success if forgotten, preempted, application
+6. nothing                                 -> vanished, or unknown
 
-Success needs the scheduler's word or, where the scheduler has forgotten the app, the trainer's.
+Which process failed first, and how, is part of the evidence whichever row decides. Success needs
+the scheduler's word or, where the scheduler has forgotten the app, the trainer's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.events import Cause, Event, Kind
+from airflow_ett.launch.failing import Failing, first_failing
 from airflow_ett.launch.status import ReplicaStatus
 
 RAW_CAUSES: Mapping[str, Cause] = {
@@ -35,10 +37,8 @@ RAW_CAUSES: Mapping[str, Cause] = {
 """Schedulers' raw end states that name the cause by themselves."""
 
 _MEMORY_ERRORS = ("OutOfMemoryError", "MemoryError")
-_SIGNALLED = 128
-"""A shell's exit code of a command that was killed, less the signal's number."""
 
-_PREEMPTED_EXIT = _SIGNALLED + signals.SIGTERM
+_LONGEST = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,83 +68,58 @@ class Sighting:
 
 def judge(seen: Sighting) -> Verdict:
     """Return the cause of the attempt's end and the evidence for it."""
-    outcome = _outcome(seen.events)
     if seen.state == "SUCCEEDED":
         return Verdict(None, {"source": "scheduler", "text": "The scheduler reports success."})
+    told = [] if _outcome(seen.events) == "success" else seen.events
+    failing = first_failing(seen.replies, told, seen.replicas)
+    facts = failing.facts() if failing else {}
     if seen.cancel_reason is not None:
         text = seen.cancel_text or f"Cancelled on request: {seen.cancel_reason}."
-        return Verdict(seen.cancel_reason, {"source": "launcher", "text": text})
+        return Verdict(seen.cancel_reason, {**facts, "source": "launcher", "text": text})
     if seen.raw is not None and seen.raw in RAW_CAUSES:
         text = f"The scheduler reports {seen.raw}."
-        return Verdict(RAW_CAUSES[seen.raw], {"source": "scheduler", "text": text, "raw": seen.raw})
-    failure = first_failure(seen.replies)
-    if failure is not None:
-        return _by_process(failure, f"rank {failure.get('rank')} on {failure.get('host')}", "agent")
-    lost = _failed_replica(seen.replicas)
-    if lost is not None:
-        return _by_process(lost, f"replica {lost['rank']} on {lost['host']}", "scheduler")
-    return _by_outcome(outcome, seen)
+        if failing is not None:
+            text = f"{text} {failing.place} failed first, {failing.how}."
+        evidence = {**facts, "source": "scheduler", "text": text, "raw": seen.raw}
+        return Verdict(RAW_CAUSES[seen.raw], evidence)
+    if seen.state == "CANCELLED":
+        text = shortened(f"It was cancelled at the scheduler, not from here. {seen.message}")
+        evidence = {**facts, "source": "scheduler", "text": text, "raw": seen.raw}
+        return Verdict(Cause.USER_CANCELLED, evidence)
+    if failing is not None:
+        cause, text = _by_process(failing)
+        return Verdict(cause, {**facts, "source": failing.source, "text": text})
+    return _by_outcome(seen)
 
 
-def first_failure(replies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the rank that failed first of all nodes, with its node's host, signs and oom kills."""
-    failures = [
-        {**rank, **{name: reply.get(name) for name in ("node", "host", "oom_kills")}}
-        | {"sigterm_ns": reply.get("sigterm_received_ns")}
-        for reply in replies
-        for rank in reply.get("ranks", ())
-        if rank.get("exit_code") or rank.get("signal")
-    ]
-    return min(failures, key=lambda rank: rank.get("end_ns") or 0, default=None)
-
-
-def _failed_replica(replicas: Iterable[ReplicaStatus]) -> dict[str, Any] | None:
-    """Return a replica that failed without a word of its agent, in the form of a rank."""
-    for replica in replicas:
-        code, number = replica.exit_code, replica.signal
-        if code is not None and code > _SIGNALLED:
-            number, code = code - _SIGNALLED, None
-        if code or number:
-            return {"rank": replica.id, "host": replica.host, "exit_code": code, "signal": number}
-    return None
-
-
-def _by_process(failure: Mapping[str, Any], where: str, source: str) -> Verdict:
-    number, code, error = failure.get("signal"), failure.get("exit_code"), failure.get("error")
-    evidence: dict[str, Any] = {
-        "source": source,
-        "replica": failure.get("rank"),
-        "host": failure.get("host"),
-        "exit_code": code,
-        "signal": number,
-    }
-    if 0 < (failure.get("sigterm_ns") or 0) <= (failure.get("end_ns") or 0):
-        text = f"{where} ended after its node got SIGTERM, which nobody here requested."
-        return Verdict(Cause.PREEMPTED, {**evidence, "text": text})
-    if error:
-        summary = f"{error.get('type')}: {error.get('message')}"
-        memory = any(name in str(error.get("type")) for name in _MEMORY_ERRORS)
-        cause = Cause.OUT_OF_MEMORY if memory else Cause.APPLICATION
-        return Verdict(
-            cause, {**evidence, "error": dict(error), "text": f"{where} raised {summary}"}
-        )
-    if code == _PREEMPTED_EXIT or number == signals.SIGTERM:
-        text = f"{where} was ended by SIGTERM, which nobody here requested."
-        return Verdict(Cause.PREEMPTED, {**evidence, "text": text})
-    if failure.get("oom_kills"):
-        text = f"{where} was killed while its cgroup ran out of memory."
-        return Verdict(Cause.OUT_OF_MEMORY, {**evidence, "text": text})
-    if number:
-        text = f"{where} was killed by signal {number} ({_signal_name(number)})."
-        cause = Cause.APPLICATION if number in _CRASHES else Cause.INFRASTRUCTURE
-        return Verdict(cause, {**evidence, "text": text})
-    return Verdict(Cause.APPLICATION, {**evidence, "text": f"{where} exited with code {code}."})
+def _by_process(failing: Failing) -> tuple[Cause, str]:
+    """Return the cause that a process's end speaks for, and a sentence about it."""
+    where, number, error = failing.place, failing.killed_by, failing.error
+    if failing.terminated:
+        return Cause.PREEMPTED, f"{where} ended after SIGTERM, which nobody here requested."
+    if error is not None:
+        kind = str(error.get("type"))
+        memory = any(name in kind for name in _MEMORY_ERRORS)
+        message = f": {error['message']}" if error.get("message") else ""
+        text = shortened(f"{where} raised {kind}{message}")
+        return Cause.OUT_OF_MEMORY if memory else Cause.APPLICATION, text
+    if number == signals.SIGTERM:
+        return Cause.PREEMPTED, f"{where} was ended by SIGTERM, which nobody here requested."
+    if failing.oom_kills:
+        return Cause.OUT_OF_MEMORY, f"{where} was killed while its cgroup ran out of memory."
+    if number is not None:
+        text = f"{where} was killed by {failing.how}."
+        return Cause.APPLICATION if number in _CRASHES else Cause.INFRASTRUCTURE, text
+    if failing.exit_code is None:
+        return Cause.APPLICATION, f"{where} reported an error and ended."
+    return Cause.APPLICATION, f"{where} exited with code {failing.exit_code}."
 
 
 _CRASHES = frozenset({signals.SIGSEGV, signals.SIGABRT, signals.SIGFPE, signals.SIGILL})
 
 
-def _by_outcome(outcome: str | None, seen: Sighting) -> Verdict:
+def _by_outcome(seen: Sighting) -> Verdict:
+    outcome = _outcome(seen.events)
     if outcome == "success" and seen.state is None:
         text = "The scheduler has forgotten the app; the trainer itself reported success."
         return Verdict(None, {"source": "trainer", "text": text})
@@ -155,11 +130,11 @@ def _by_outcome(outcome: str | None, seen: Sighting) -> Verdict:
         text = "The trainer reported an error and ended."
         return Verdict(Cause.APPLICATION, {"source": "trainer", "text": text})
     if seen.state is None:
-        text = "The scheduler no longer knows the app, and the trainer did not report its end."
+        text = "The scheduler no longer knows the app, and the trainer did not report its end. "
+        text += seen.message or "Slurm, for one, forgets what is over where accounting is off."
         return Verdict(Cause.VANISHED, {"source": "scheduler", "text": text})
     text = f"The scheduler reports {seen.raw or seen.state}. {seen.message}".strip()
-    cause = Cause.USER_CANCELLED if seen.state == "CANCELLED" else Cause.UNKNOWN
-    return Verdict(cause, {"source": "scheduler", "text": text, "raw": seen.raw})
+    return Verdict(Cause.UNKNOWN, {"source": "scheduler", "text": text, "raw": seen.raw})
 
 
 def _outcome(events: Iterable[Event]) -> str | None:
@@ -171,8 +146,7 @@ def _outcome(events: Iterable[Event]) -> str | None:
     return str(last.data.get("outcome"))
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return "unknown"
+def shortened(text: str) -> str:
+    """Return a text for a sentence: on one line, and not a page long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 class Watcher:
     """Watches one job under one claim. Not thread-safe: call it from one thread at a time."""
 
+    quotes = True
+    """Whether the end of an attempt is told with the last lines of its output."""
+
     def __init__(
         self,
         job: OpenJob,
@@ -75,6 +78,11 @@ class Watcher:
         self._pace = Pace(job.log, self._limits, poll_interval_s, now_ns)
 
     @property
+    def epoch(self) -> int:
+        """The claim that this watcher acts under."""
+        return self._ledger.claim.epoch
+
+    @property
     def handle(self) -> str | None:
         """The newest submission's handle."""
         last = self._ledger.history.last
@@ -88,6 +96,10 @@ class Watcher:
     def places(self) -> Places:
         """Look up where people find the job."""
         return self._finder.find(self.handle)
+
+    def recall(self) -> None:
+        """Read what has happened to the job so far: all that ending it needs, in place of begin."""
+        self._ledger.recall()
 
     def begin(self) -> Action:
         """Adopt, find, restart or submit; return what was done.
@@ -135,14 +147,18 @@ class Watcher:
             return None if last is None else self._after(last)
         self._pace.look()
         status = self._ask(live)
+        self._ledger.check()  # an answer may take long enough for somebody else to take over
         if status.terminal:
-            self._ledger.state(live, status)
-            return self._end(live, status)
+            self._ledger.state(live, status, self._log_of(live))
+            if self._limits.settled(live, status, self._now_ns()):
+                return self._end(live, status)
+            self._pace.stir()
+            return None
         self._note_state(live, status)
         self._enforce(live, status)
         heartbeat_ns = self._job.log.heartbeat_ns()
         if self._limits.forgotten(live, self._now_ns(), heartbeat_ns):
-            return self._end(live, SchedulerStatus(state=None))
+            return self._end(live, replace(status, state=None))
         return None
 
     def cancel(self, reason: Cause, text: str | None = None) -> None:
@@ -168,14 +184,20 @@ class Watcher:
         is closed all the same, since no try may ever follow; one that does begins the next
         generation, and that waits for the app first (:class:`airflow_ett.launch.former.Former`).
         """
-        self._next_layer = None
-        self.cancel(Cause.USER_CANCELLED)
+        self.begin_user_cancel()
         limit = self._now_ns() + int(wait_s * 1e9)
-        while self._ledger.history.live is not None and self._now_ns() < limit:
-            if self.poll() is not None:
-                break
+        while not self.user_cancel_over() and self._now_ns() < limit:
             sleep(0.2)
         self.close_job(JobState.CANCELLED, Cause.USER_CANCELLED)
+
+    def begin_user_cancel(self) -> None:
+        """The first step of :meth:`user_cancel`, for those who cannot wait here: tell the app."""
+        self._next_layer = None
+        self.cancel(Cause.USER_CANCELLED)
+
+    def user_cancel_over(self) -> bool:
+        """Look whether what :meth:`begin_user_cancel` told to end is over."""
+        return self._ledger.history.live is None or self.poll() is not None
 
     def user_restart(self) -> None:
         """A user cleared the running task: say so and cancel; the next try submits and resumes."""
@@ -245,20 +267,30 @@ class Watcher:
             log.warning("Job %s: the scheduler could not be asked: %s", self._job.log.key, error)
 
     def _ask(self, submission: Submission) -> SchedulerStatus:
-        with self._patiently():
+        try:
             return self._gateway.status(str(submission.handle))
-        return SchedulerStatus(state=None)
+        except LaunchError as error:
+            log.warning("Job %s: the scheduler could not be asked: %s", self._job.log.key, error)
+            return SchedulerStatus(state=None, message=str(error))
 
     def _note_state(self, submission: Submission, status: SchedulerStatus) -> None:
         if not known(status):
             raw = status.raw or UNKNOWN
             status = replace(status, state=UNKNOWN, raw=raw, restart=submission.restart)
-        if self._ledger.state(submission, status):
+        if self._ledger.state(submission, status, self._log_of(submission)):
             self._pace.stir()
             if not known(status):
                 log.warning(
                     "Job %s: the scheduler does not know %s", self._job.log.key, self.handle
                 )
+
+    def _log_of(self, submission: Submission) -> Callable[[], str | None]:
+        def find() -> str | None:
+            with contextlib.suppress(LaunchError):
+                return self._gateway.log_location(str(submission.handle))
+            return None
+
+        return find
 
     def _enforce(self, live: Submission, status: SchedulerStatus) -> None:
         """Cancel what is overdue; tell the scheduler of a cancel that it has not heard of."""
@@ -272,11 +304,11 @@ class Watcher:
 
     def _end(self, submission: Submission, status: SchedulerStatus) -> Outcome | None:
         """Judge the attempt that is over; relaunch, or say how the try ended."""
-        verdict, attempt = examine(self._job.log, submission, status)
-        if verdict.cause is Cause.VANISHED and submission.handle is not None:
+        end = examine(self._job.log, submission, status, self._gateway, quote=self.quotes)
+        if end.verdict.cause is Cause.VANISHED and submission.handle is not None:
             with contextlib.suppress(LaunchError):  # in case it lives where it cannot be seen
                 self._gateway.cancel(submission.handle)
-        self._ledger.attempt_ended(submission, verdict, attempt)
+        self._ledger.attempt_ended(submission, end.verdict, end.attempt, end.cursor)
         self._pace.stir()
         return self._after(submission)
 
@@ -299,4 +331,4 @@ class Watcher:
         return None
 
     def _outcome(self, last: Submission) -> Outcome:
-        return conclude(self._job, last, self._gateway)
+        return conclude(self._job, self._ledger.history, last)

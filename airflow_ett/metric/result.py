@@ -127,8 +127,9 @@ class AttemptMetric:
 
     ``phases_ns`` sums to ``end_ns - begin_ns``, less what of it is excluded. ``detected_ns`` is
     when the launcher knew that it was over. ``cause`` is None for a success and while it runs.
-    ``slowest`` tells by phase which of several ranks took longest. ``booked`` are the phases with
-    the component that each belongs to there; it is no part of :meth:`as_dict`.
+    ``log`` is where rank 0's output is. ``slowest`` tells by phase which of several ranks took
+    longest. ``booked`` are the phases with the component that each belongs to there; it is no part
+    of :meth:`as_dict`.
     """
 
     id: AttemptId
@@ -144,6 +145,7 @@ class AttemptMetric:
     resumed_from: str | None
     phases_ns: Mapping[str, int]
     host: str | None
+    log: str | None
     clock_skew: Skew | None
     slowest: Mapping[str, Slowest]
     booked: Mapping[Booking, int]

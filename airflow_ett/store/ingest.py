@@ -18,6 +18,7 @@ from airflow_ett.events import RunDir
 from airflow_ett.store import tables
 from airflow_ett.store.batch import Batch
 from airflow_ett.store.engine import Store
+from airflow_ett.store.folds import Folds
 from airflow_ett.store.report import IngestReport
 from airflow_ett.store.rundirs import find_logs, read_new, run_dirs
 
@@ -25,22 +26,23 @@ _Outcome = tuple[IngestReport, EventLogError | None]
 """What an ingest of one run directory did, and why its job could not be measured, if so."""
 
 
-def ingest_run_dir(store: Store, run_dir: Path) -> IngestReport:
+def ingest_run_dir(store: Store, run_dir: Path, folds: Folds | None = None) -> IngestReport:
     """Read what is new in the logs of one run directory and project its job.
 
+    ``folds`` are a watcher's own, where many watchers share a store; default: the store's.
     All lines must be of one job, that of the first event; others are reported and skipped. A
     corrupt line is quarantined with its place and stops nothing. Links are not followed.
     Raises :class:`StoreError` when the database fails, ``OSError`` when the directory cannot be
     looked into, and :class:`EventLogError` when the job's events cannot be measured; these are
     stored then, and the next ingest tries again.
     """
-    report, failure = _ingest(store, run_dir)
+    report, failure = _ingest(store, run_dir, store.folds if folds is None else folds)
     if failure is not None:
         raise failure
     return report
 
 
-def _ingest(store: Store, run_dir: Path) -> _Outcome:
+def _ingest(store: Store, run_dir: Path, folds: Folds) -> _Outcome:
     run = RunDir(run_dir.absolute())
     cursor = run.last_cursor()
     logs, nameless = find_logs(run)
@@ -53,10 +55,10 @@ def _ingest(store: Store, run_dir: Path) -> _Outcome:
     noticed += nameless
     if settled and not reads:
         return noticed, None
-    batch = Batch(run, tuple(logs), offsets, reads, cursor, store.components, store.folds)
+    batch = Batch(run, tuple(logs), offsets, reads, cursor, store.components, folds)
     stored = store.write(batch.store)
     if stored.fold is not None:
-        store.folds.keep(stored.fold)
+        folds.keep(stored.fold)
     return noticed + stored.report, stored.failure
 
 
@@ -80,7 +82,7 @@ def ingest_root(
     for folder in run_dirs(run_root, deployment):
         try:
             if since_ns is None or (RunDir(folder).logged_ns() or 0) >= since_ns:
-                report, failure = _ingest(store, folder)
+                report, failure = _ingest(store, folder, store.folds)
                 problems = () if failure is None else (str(failure),)
                 total += report + IngestReport(problems=problems)
         except (EventLogError, OSError) as error:

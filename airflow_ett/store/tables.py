@@ -155,6 +155,7 @@ attempt = Table(
     Column("resumed_from", JSON),
     Column("evidence", JSON),
     Column("host", String),
+    Column("log", Text),
 )
 
 phase = Table(

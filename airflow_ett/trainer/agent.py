@@ -68,19 +68,25 @@ class Agent:
                     self._failed(worker)
 
     def _terminate(self) -> None:
-        """Forward the first SIGTERM or SIGINT; the workers have the grace from here."""
+        """Forward the first SIGTERM or SIGINT; the workers have the grace from here.
+
+        A scheduler ends all nodes when a worker of one has failed: then it is the peers' grace.
+        """
         if self._sigterm_ns is None:
             self._sigterm_ns = time.time_ns()
-            self._deadline = time.monotonic() + self._grace_s
-            self._send(signal.SIGTERM)
+            self._give(PEER_GRACE_S if self._report.peer_failed() else self._grace_s)
 
     def _failed(self, worker: Worker) -> None:
         """Stop the peers of the first worker that failed, unless they are ending anyway."""
         if self._first is None:
             self._first = worker
             if self._sigterm_ns is None:
-                self._deadline = time.monotonic() + min(self._grace_s, PEER_GRACE_S)
-                self._send(signal.SIGTERM)
+                self._give(PEER_GRACE_S)
+
+    def _give(self, grace_s: float) -> None:
+        """Tell the workers to end within so many seconds, or the whole grace if that is less."""
+        self._deadline = time.monotonic() + min(self._grace_s, grace_s)
+        self._send(signal.SIGTERM)
 
     def _send(self, number: signal.Signals) -> None:
         for worker in self._workers:

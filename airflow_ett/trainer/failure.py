@@ -9,6 +9,9 @@ import time
 import traceback
 from pathlib import Path
 
+from airflow_ett.trainer.masking import masked
+
+_HEAD = 4_000
 _TAIL = 8_000
 
 
@@ -18,9 +21,18 @@ def is_failure(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """Return type, message and the tail of the traceback."""
+    """Return type, message and traceback, as :func:`told` has them."""
     text = "".join(traceback.format_exception(error))
-    return {"type": type(error).__name__, "message": str(error), "traceback": text[-_TAIL:]}
+    return told(type(error).__name__, str(error), text)
+
+
+def told(kind: str, message: str, trace: str) -> dict[str, str]:
+    """Return what may be written of an error: no secrets, a long message's head, the last calls."""
+    return {
+        "type": masked(kind)[:_HEAD],
+        "message": masked(message)[:_HEAD],
+        "traceback": masked(trace)[-_TAIL:],
+    }
 
 
 def write_error_file(failure: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ett.events import Kind, LogWriter, agent_writer, read_cursor
+from airflow_ett.trainer.failure import told
 from airflow_ett.trainer.place import Place, process_start_ns
 from airflow_ett.trainer.workers import Worker
 
@@ -39,6 +40,12 @@ class NodeReport:
         if self._place is not None:
             heartbeat = self._place.run_dir.heartbeat(self._place.attempt, self._place.node)
             self._guarded(heartbeat.touch)
+
+    def peer_failed(self) -> bool:
+        """Whether another node of the attempt has told that a worker of it failed by itself."""
+        found: list[bool] = []
+        self._guarded(lambda: found.append(self._peer_failed()))
+        return any(found)
 
     def ended(self, worker: Worker) -> None:
         """A worker has ended."""
@@ -67,6 +74,17 @@ class NodeReport:
             "world_size": self._world_size,
         }
         self._log.append(Kind.PROCESS_STARTED, data, time_ns=process_start_ns())
+
+    def _peer_failed(self) -> bool:
+        place = self._place
+        if place is None:
+            return False
+        for path in place.run_dir.replies.glob(f"{place.attempt}-n*.json"):
+            reply = json.loads(path.read_bytes())
+            failed = reply["first_failure_rank"] is not None and not reply["sigterm_received_ns"]
+            if failed and reply["node"] != place.node:
+                return True
+        return False
 
     def _ended(self, worker: Worker) -> None:
         if self._log is None or self._place is None:
@@ -108,7 +126,7 @@ class NodeReport:
     def _guarded(self, act: Callable[[], object]) -> None:
         try:
             act()
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             if not self._warned:
                 self._warned = True
                 print(f"agent: the run directory cannot be written: {error}", file=sys.stderr)
@@ -117,14 +135,14 @@ class NodeReport:
 def read_error(path: str) -> dict[str, str] | None:
     """Return type, message and traceback from a worker's error file, None where it left none.
 
-    The Session and torch's ``@record`` write it.
+    The Session and torch's ``@record`` write it, the latter with secrets.
     """
     try:
         message: Any = json.loads(Path(path).read_text())["message"]
         text = message["message"] if isinstance(message, Mapping) else message
         extra = message.get("extraInfo", {}) if isinstance(message, Mapping) else {}
         kind, _, rest = str(text).partition(": ")
-        return {"type": kind, "message": rest, "traceback": str(extra.get("py_callstack", ""))}
+        return told(kind, rest, str(extra.get("py_callstack", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

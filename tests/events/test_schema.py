@@ -61,6 +61,7 @@ def values(part: dict[str, Any], schema: dict[str, Any]) -> st.SearchStrategy[An
         "boolean": st.booleans(),
         "integer": st.integers(part.get("minimum"), part.get("maximum")),
         "string": st.text(min_size=part.get("minLength", 0)),
+        "array": st.lists(st.text(), max_size=2),
         "object": st.fixed_dictionaries(owed, optional=fields),
     }
     return st.one_of([of[name] for name in types])

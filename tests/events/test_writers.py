@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torchx.specs import AppDef
 
 from airflow_ett.errors import LaunchError
 from airflow_ett.events import Cause, JobContext, JobKey, Kind, RunDir
+from airflow_ett.launch.gateway import Prepared
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.status import SchedulerStatus
@@ -51,17 +53,20 @@ class Scheduler:
         self.now: Any = SchedulerStatus("PENDING", raw="PENDING", restart=-1)
         self.refused = False
 
-    def prepare(self, **request: Any) -> dict[str, Any]:
-        return request
+    def prepare(self, **request: Any) -> Prepared:
+        return Prepared("fake", AppDef("app"), {}, None)
 
-    def accelerators(self, prepared: dict[str, Any]) -> int:
+    def accelerators(self, prepared: Prepared) -> int:
         return 8
 
-    def submit(self, prepared: dict[str, Any], name: str) -> str:
+    def submit(self, prepared: Prepared, name: str) -> str:
         if not self.refused:
             self.refused = True
             raise LaunchError("the queue is closed")
         return f"fake://{name}"
+
+    def find(self, name: str, scheduler: str) -> str | None:
+        return None
 
     def status(self, handle: str) -> SchedulerStatus:
         status: SchedulerStatus = self.now
@@ -69,6 +74,9 @@ class Scheduler:
 
     def cancel(self, handle: str) -> None:
         self.now = SchedulerStatus("CANCELLED", raw="CANCELLED", ended_ns=9)
+
+    def log_location(self, handle: str, replica: int = 0) -> str | None:
+        return "/logs/trainer-0"
 
     def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
         return []

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import airflow_ett.hooks.ingest as module
 from airflow_ett.events import RunDir
 from airflow_ett.hooks.ingest import BestEffortIngest
 from airflow_ett.store import open_store, queries, upgrade
@@ -117,3 +120,46 @@ def test_jobs_are_measured_with_the_configured_components(
         (job,) = queries.jobs(store)
         timings = queries.phases(store, job.job)
     assert {row.component for row in timings if row.phase == "replay"} == {"shutdown"}
+
+
+def test_s13_hundreds_of_watchers_share_one_store_and_each_keeps_its_own_fold(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write_job: Callable[..., RunDir]
+) -> None:
+    """A store for each would keep the garbage collector busy, which stops a triggerer's loop."""
+    upgrade(use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db"))
+    opened: list[object] = []
+    real = open_store
+
+    def opening(*args: Any, **kwargs: Any) -> Any:
+        opened.append(args)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr("airflow_ett.store.open_store", opening)
+    runs = [
+        write_job(tmp_path / "runs", ended=False, run_id=f"run-{number}").path
+        for number in range(20)
+    ]
+    ingests = [BestEffortIngest(run) for run in runs]
+    for ingest in ingests:
+        ingest(now=True)
+    monkeypatch.setattr("airflow_ett.store.batch.load_events", lambda *_: pytest.fail("read all"))
+    for number in range(20):
+        write_job(tmp_path / "runs", run_id=f"run-{number}")
+        ingests[number](now=True)
+    assert len(opened) == 1
+
+
+def test_s13_a_store_in_use_is_left_for_the_next_look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    upgrade(url)
+    monkeypatch.setattr("airflow_ett.hooks.ingest._TURN_S", 0.05)
+    ingest = BestEffortIngest(run_dir, every_s=3600)
+    with ThreadPoolExecutor(1) as threads, module._turn:
+        threads.submit(ingest).result(10)
+    with contextlib.closing(open_store(url)) as store:
+        assert queries.jobs(store) == []
+    ingest()
+    with contextlib.closing(open_store(url)) as store:
+        assert len(queries.jobs(store)) == 1

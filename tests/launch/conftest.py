@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,18 @@ KEY = JobKey("default", "dag", "run", "train")
 
 
 @dataclass
+class FakePrepared:
+    """What was asked for, and what the app's trainers are told."""
+
+    env: dict[str, str]
+    grace_s: float = 30.0
+    grace_shortfall: str | None = None
+
+    def tell(self, env: Mapping[str, str]) -> None:
+        self.env.update(env)
+
+
+@dataclass
 class FakeGateway:
     """Apps by name; a test sets ``states[name]`` (or an exception) and reads what was asked."""
 
@@ -32,17 +45,17 @@ class FakeGateway:
     refuse: bool = False
     lose_answer: bool = False
 
-    def prepare(self, **request: Any) -> dict[str, Any]:
-        return request
+    def prepare(self, **request: Any) -> FakePrepared:
+        return FakePrepared(dict(request["env"]))
 
-    def accelerators(self, prepared: dict[str, Any]) -> int:
+    def accelerators(self, prepared: FakePrepared) -> int:
         return 8
 
-    def submit(self, prepared: dict[str, Any], name: str) -> str:
+    def submit(self, prepared: FakePrepared, name: str) -> str:
         if self.refuse:
             raise LaunchError("the queue is closed")
         self.submitted.append(name)
-        self.contexts.append(JobContext.decode(prepared["env"][JOB_VARIABLE]))
+        self.contexts.append(JobContext.decode(prepared.env[JOB_VARIABLE]))
         self.states.setdefault(name, "RUNNING")
         if self.lose_answer:
             raise KeyboardInterrupt
@@ -64,6 +77,9 @@ class FakeGateway:
 
     def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
         return ["step 1", "CUDA error: launch failure"]
+
+    def log_location(self, handle: str, replica: int = 0) -> str | None:
+        return f"/logs/{handle.removeprefix('fake://')}/trainer-{replica}"
 
     def read_log(self, handle: str, replica: int, offset: int) -> tuple[str, int]:
         text = "step 1\nstep 2\n"

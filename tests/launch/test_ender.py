@@ -91,6 +91,21 @@ def test_what_ended_by_itself_keeps_its_cause(
     assert len(bench.gateway.submitted) == 1
 
 
+def test_only_who_knows_the_trainers_secrets_quotes_its_output(bench: Any) -> None:
+    bench.watch()
+    bench.ends("FAILED")
+    ender(bench).end(USER, TEXT, bench.tick)
+    following = bench.watch()
+    bench.ends("FAILED")
+    following.poll()
+    unquoted, quoted = (
+        bench.events("attempt_ended", generation)[0].data["evidence"] for generation in (1, 2)
+    )
+    assert "lines" not in unquoted
+    assert quoted["lines"] == ["step 1", "CUDA error: launch failure"]
+    assert unquoted["log"] == f"/logs/{bench.app(0)}/trainer-0"
+
+
 def test_a_cancel_that_was_asked_for_before_keeps_its_reason(bench: Any) -> None:
     bench.watch().cancel(Cause.TIMEOUT)
 
@@ -158,6 +173,15 @@ def test_a_job_whose_task_was_cleared_stays_open(bench: Any) -> None:
     assert bench.job_state() is None
 
 
+def test_a_task_that_was_cleared_and_then_marked_was_ended_by_the_mark(bench: Any) -> None:
+    bench.watch().user_restart()
+    bench.ends("CANCELLED")
+    assert ender(bench).end(USER, TEXT, bench.tick) == "closed as cancelled, cause user_cancelled"
+    assert causes(bench) == [Cause.USER_RESTART]
+    assert reasons(bench) == [Cause.USER_RESTART]
+    assert bench.job_state() is JobState.CANCELLED
+
+
 def test_a_newer_owner_is_not_touched(bench: Any) -> None:
     bench.watch()
     old = ender(bench)
@@ -180,3 +204,54 @@ def test_a_scheduler_that_cannot_be_asked_closes_nothing(
     with pytest.raises(LaunchError):
         ender(bench).end(USER, TEXT, bench.tick)
     assert bench.job_state() is None
+
+
+def test_r06_giving_up_cancels_once_and_closes(bench: Any) -> None:
+    bench.watch()
+
+    def sleep(seconds: float) -> None:
+        bench.tick(seconds)
+        bench.ends("CANCELLED")
+
+    assert ender(bench).give_up(Cause.LAUNCH, TEXT, 10, sleep) == "closed as failed, cause launch"
+    assert (reasons(bench), causes(bench)) == ([Cause.LAUNCH], [Cause.LAUNCH])
+    assert bench.gateway.cancelled == [bench.app()]
+
+
+def test_r06_giving_up_waits_a_little_only(bench: Any) -> None:
+    bench.watch()
+    begin_ns = bench.now_ns
+    ender(bench).give_up(Cause.LAUNCH, TEXT, 10, bench.tick)
+    assert 10e9 <= bench.now_ns - begin_ns < 11e9
+    (end,) = bench.events("attempt_ended")
+    assert end.data["evidence"]["seen"] is False
+    assert end.data["evidence"]["text"] == f"{TEXT} It was still ending."
+    assert bench.job_state() is JobState.FAILED
+
+
+def test_r06_a_training_that_cannot_be_told_to_end_is_not_closed(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.watch()
+    asked: list[str] = []
+
+    def refuse(handle: str) -> None:
+        asked.append(handle)
+        raise LaunchError("no route to host")
+
+    monkeypatch.setattr(bench.gateway, "cancel", refuse)
+    assert "may still run" in ender(bench).give_up(Cause.LAUNCH, TEXT, 2, bench.tick)
+    assert len(asked) > 2
+    assert reasons(bench) == [Cause.LAUNCH]
+    assert bench.job_state() is None
+
+
+def test_giving_up_a_job_whose_training_is_over_asks_for_nothing(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), exit_code=1)
+    bench.ends("FAILED")
+    watcher.poll()
+    ender(bench).give_up(Cause.APPLICATION, TEXT, 10, bench.tick)
+    assert (reasons(bench), causes(bench)) == ([], [Cause.APPLICATION])
+    assert bench.job_state() is JobState.FAILED
+    assert bench.gateway.cancelled == []

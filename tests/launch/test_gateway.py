@@ -1,4 +1,7 @@
-"""The gateway: one contract for a real scheduler and for a scripted one, errors that name names."""
+"""The gateway: what it refuses, and what it makes of a scheduler's words.
+
+What holds on every scheduler is in ``contract/test_contract.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torchx.schedulers import DEFAULT_SCHEDULER_MODULES
-from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler
-from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, runopts
+from torchx.specs import AppState
 
 from airflow_ett.errors import ConfigurationError, LaunchError
 from airflow_ett.launch.gateway import Gateway, validate_static
 from airflow_ett.launch.preparation import scheduler_factories
 from airflow_ett.launch.schedulers.local_detached import LocalDetached
 from airflow_ett.launch.status import SchedulerStatus
+from tests.launch.contract.scripted import Answer, DetailedScripted, Scripted
 
 COMPONENT = """
 from torchx.specs import AppDef, Resource, Role
@@ -44,53 +47,6 @@ def unannotated(x):
 """
 
 
-class Scripted(Scheduler[Mapping[str, Any]]):
-    """Answers what a test tells it to; ids get a suffix as on Kubernetes."""
-
-    def __init__(self, answers: list[Any]) -> None:
-        super().__init__("scripted", "test")
-        self.answers = answers
-        self.submitted: list[str] = []
-        self.cancelled: list[str] = []
-
-    def _answer(self) -> Any:
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _run_opts(self) -> runopts:
-        options = runopts()
-        options.add("queue", type_=str, help="the queue", required=True)
-        return options
-
-    def _validate(self, app: AppDef, scheduler: str, cfg: Mapping[str, Any]) -> None:
-        pass
-
-    def _submit_dryrun(self, app: AppDef, cfg: Mapping[str, Any]) -> AppDryRunInfo[Any]:
-        return AppDryRunInfo(app.name, str)
-
-    def schedule(self, dryrun_info: AppDryRunInfo[Any]) -> str:
-        self._answer()
-        self.submitted.append(f"ns:{dryrun_info.request}-x7k2")
-        return self.submitted[-1]
-
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
-        state = self._answer()
-        if state is None:
-            return None
-        return DescribeAppResponse(app_id=app_id, state=state, roles=[Role(name="r", image="")])
-
-    def list(self, cfg: Mapping[str, Any] | None = None) -> list[ListAppResponse]:
-        return [ListAppResponse(app_id=app, state=AppState.RUNNING) for app in self.submitted]
-
-    def _cancel_existing(self, app_id: str) -> None:
-        self.cancelled.append(app_id)
-
-    def log_iter(self, app_id: str, role_name: str, k: int = 0, **_: Any) -> Iterator[str]:
-        return iter([f"{role_name}/{k} one\n", "two\n", "three\n"])
-
-
 @pytest.fixture
 def component(tmp_path: Path) -> str:
     path = tmp_path / "my_component.py"
@@ -107,12 +63,20 @@ def local(tmp_path: Path) -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def scripted() -> Callable[..., tuple[Gateway, Scripted]]:
-    def make(*answers: Any) -> tuple[Gateway, Scripted]:
-        scheduler = Scripted(list(answers))
-        return Gateway({"scripted": lambda session, **_: scheduler}), scheduler
+def scripted(tmp_path: Path) -> Scripted:
+    return Scripted(tmp_path / "scripted")
 
-    return make
+
+def gateway_of(scheduler: Scripted) -> Gateway:
+    return Gateway({"scripted": lambda session, **_: scheduler})
+
+
+def submitted(scheduler: Scripted, *life: Answer) -> tuple[Gateway, str]:
+    """Submit an app with this life; return its gateway and handle."""
+    gateway = gateway_of(scheduler)
+    scheduler.lives = [life]
+    prepared = gateway.prepare("utils.echo", [], "scripted", {"queue": "q"})
+    return gateway, gateway.submit(prepared, "app")
 
 
 def ended(gateway: Gateway, handle: str) -> SchedulerStatus:
@@ -137,15 +101,6 @@ def test_an_app_goes_through_its_life(local: Gateway, component: str) -> None:
     assert Path(str(local.log_location(handle))).read_text() == "seen\n"
 
 
-def test_a_name_submitted_twice_is_one_app(local: Gateway, component: str) -> None:
-    """Field report R01."""
-    prepared = local.prepare(component, ["echo once; sleep 1"], "local_detached")
-    handles = [local.submit(prepared, "app") for _ in range(2)]
-    assert handles[0] == handles[1]
-    ended(local, handles[0])
-    assert local.read_log(handles[0])[0] == "once\n"
-
-
 def test_an_unfinished_start_is_not_found_but_finished(
     local: Gateway, component: str, tmp_path: Path
 ) -> None:
@@ -154,43 +109,6 @@ def test_an_unfinished_start_is_not_found_but_finished(
     assert local.find("app", "local_detached") is None
     handle = local.submit(local.prepare(component, ["exit 0"], "local_detached"), "app")
     assert ended(local, handle).state == "SUCCEEDED"
-
-
-def test_a_log_is_read_in_whole_lines_and_goes_on_anywhere(local: Gateway, component: str) -> None:
-    script = "echo first; printf part; while ! [ -e go ]; do sleep 0.05; done; echo ial; printf end"
-    folder = str(Path(component).parent)
-    prepared = local.prepare(component, [script], "local_detached", cfg={"cwd": folder})
-    handle = local.submit(prepared, "app")
-    deadline = time.monotonic() + 10
-    while not (first := local.read_log(handle))[0]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert first == ("first\n", 6)
-    assert local.read_log(handle, 0, 6) == ("", 6)
-    (Path(folder) / "go").touch()
-    ended(local, handle)
-    # Line by line at most: the unfinished line comes once the app is over and nothing follows.
-    text, offset = local.read_log(handle, 0, 6)
-    rest, end = local.read_log(handle, 0, offset)
-    assert (text, rest, end) == ("partial\n", "end", 17)
-    assert local.read_log(handle, 0, end) == ("", end)
-    assert local.read_log(handle, replica=9) == ("", 0)
-
-
-def test_a_cancel_reaches_the_app(local: Gateway, component: str) -> None:
-    handle = local.submit(local.prepare(component, ["sleep 60"], "local_detached"), "app")
-    local.cancel(handle)
-    assert ended(local, handle).state == "CANCELLED"
-    local.cancel(handle)
-
-
-def test_an_unknown_app_has_no_state(local: Gateway) -> None:
-    handle = "local_detached://ett/nothing"
-    assert local.status(handle) == SchedulerStatus(state=None)
-    assert local.read_log(handle) == ("", 0)
-    assert local.last_lines(handle) == []
-    assert local.log_location(handle) is None
-    local.cancel(handle)
 
 
 def test_a_handle_that_is_none_is_a_launch_error(local: Gateway) -> None:
@@ -216,52 +134,67 @@ def test_accelerators_of_the_whole_app(local: Gateway, component: str) -> None:
     assert count(resource="aws_p4d.24xlarge") == 16
 
 
-@pytest.mark.parametrize("state", [state.name for state in AppState])
-def test_every_state_of_torchx_comes_through(
-    scripted: Callable[..., tuple[Gateway, Scripted]], state: str
-) -> None:
-    """Field report R12."""
-    gateway, _ = scripted(AppState[state])
-    status = gateway.status("scripted://ett/app")
-    assert (status.state, status.raw) == (state, state)
-    assert status.terminal is (state in {"SUCCEEDED", "FAILED", "CANCELLED"})
+@pytest.mark.parametrize("state", AppState)
+def test_r12_every_state_of_torchx_comes_through(scripted: Scripted, state: AppState) -> None:
+    gateway, handle = submitted(scripted, state)
+    status = gateway.status(handle)
+    assert (status.state, status.raw) == (state.name, state.name)
+    assert status.terminal is (state.name in {"SUCCEEDED", "FAILED", "CANCELLED"})
+    # TorchX does not tell a failure from a preemption whose requeue is about to come.
+    assert status.may_return is (state is AppState.FAILED)
 
 
-def test_a_scheduler_that_forgets_flips_and_fails(
-    scripted: Callable[..., tuple[Gateway, Scripted]],
-) -> None:
-    gateway, _ = scripted(AppState.FAILED, AppState.PENDING, None, OSError("no route"))
-    handle = "scripted://ett/app"
+def test_a_scheduler_that_forgets_flips_and_fails(scripted: Scripted) -> None:
+    life = (AppState.FAILED, AppState.PENDING, None, OSError("no route"))
+    gateway, handle = submitted(scripted, *life)
     assert [gateway.status(handle).state for _ in range(3)] == ["FAILED", "PENDING", None]
     with pytest.raises(LaunchError, match=r"ask for scripted://ett/app: OSError: no route"):
         gateway.status(handle)
 
 
-def test_another_scheduler_is_asked_through_torchx_alone(
-    scripted: Callable[..., tuple[Gateway, Scripted]], component: str
-) -> None:
-    gateway, scheduler = scripted(AppState.RUNNING)
-    prepared = gateway.prepare(component, ["exit 0"], "scripted", {"queue": "q"})
-    handle = gateway.submit(prepared, "ett-app-1")
-    assert gateway.find("ett-app-1", "scripted") == handle
-    assert gateway.find("ett-app", "scripted") == handle
-    assert gateway.find("ett-other", "scripted") is None
-    text, offset = gateway.read_log(handle)
-    assert text == "r/0 one\ntwo\nthree\n"
-    assert gateway.read_log(handle, 0, offset) == ("", offset)
-    assert gateway.read_log(handle, 1, 2) == ("three\n", 3)
-    assert gateway.last_lines(handle, count=1) == ["three"]
+def test_an_app_that_may_return_is_told_to_end_all_the_same(scripted: Scripted) -> None:
+    gateway, handle = submitted(scripted, AppState.FAILED, AppState.PENDING)
     gateway.cancel(handle)
-    assert scheduler.cancelled == scheduler.submitted
+    assert scripted.cancelled == ["app"]
+    assert gateway.status(handle).state == "CANCELLED"
 
 
-def test_a_refused_submit_is_a_launch_error(
-    scripted: Callable[..., tuple[Gateway, Scripted]], component: str
+def test_a_cancel_that_an_ended_app_refuses_is_none_that_was_missed(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway, _ = scripted(PermissionError("quota"))
-    prepared = gateway.prepare(component, ["exit 0"], "scripted", {"queue": "q"})
+    def refuse(app_id: str) -> None:
+        raise OSError("Invalid job id specified")
+
+    monkeypatch.setattr(scripted, "_cancel_existing", refuse)
+    gateway, handle = submitted(scripted, AppState.FAILED)
+    gateway.cancel(handle)
+    scripted.live_on("app", AppState.RUNNING)
+    with pytest.raises(LaunchError, match=r"cancel scripted://ett/app: OSError: Invalid job id"):
+        gateway.cancel(handle)
+
+
+@pytest.mark.parametrize("kind", [Scripted, DetailedScripted])
+def test_s13_a_look_at_a_job_asks_a_slow_scheduler_once(
+    tmp_path: Path, kind: type[Scripted]
+) -> None:
+    scheduler = kind(tmp_path / "scripted")
+    gateway, handle = submitted(scheduler, AppState.RUNNING)
+    for _ in range(2):
+        before = scheduler.asked
+        gateway.status(handle)
+        gateway.read_log(handle)
+        gateway.last_lines(handle)
+        gateway.page(handle)
+        gateway.log_location(handle)
+        assert scheduler.asked - before == 1
+    gateway.log_location("scripted://ett/other")
+    assert scheduler.asked - before == 2
+
+
+def test_a_refused_submit_is_a_launch_error(scripted: Scripted) -> None:
+    scripted.refusal = PermissionError("quota")
     with pytest.raises(LaunchError, match=r"submit app to scripted: PermissionError: quota"):
-        gateway.submit(prepared, "app")
+        submitted(scripted, AppState.RUNNING)
 
 
 @pytest.mark.parametrize(
@@ -305,12 +238,9 @@ def test_a_wrong_parameter_is_named(
     assert raised.value.problem
 
 
-def test_a_missing_option_of_another_scheduler_is_named(
-    scripted: Callable[..., tuple[Gateway, Scripted]], component: str
-) -> None:
-    gateway, _ = scripted(None)
+def test_a_missing_option_of_another_scheduler_is_named(scripted: Scripted, component: str) -> None:
     with pytest.raises(ConfigurationError, match="queue") as raised:
-        gateway.prepare(component, ["exit 0"], "scripted")
+        gateway_of(scripted).prepare(component, ["exit 0"], "scripted")
     assert raised.value.parameter == "cfg"
 
 

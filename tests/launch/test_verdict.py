@@ -1,13 +1,15 @@
 """Every row of the verdict table, and that consequences never outrank their cause."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_ett.events import AttemptId, Cause, Event, Kind
+from airflow_ett.launch.failing import first_failing
 from airflow_ett.launch.status import ReplicaStatus
-from airflow_ett.launch.verdict import Sighting, first_failure, judge
+from airflow_ett.launch.verdict import Sighting, judge
 
 
 def reply(*ranks: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
@@ -20,6 +22,10 @@ def rank(number: int = 0, **fields: Any) -> dict[str, Any]:
 
 def session_ended(outcome: str) -> Event:
     return Event("j", "t", 0, 5, Kind.SESSION_ENDED, AttemptId(1), 0, {"outcome": outcome})
+
+
+def failure(error: Mapping[str, Any], time_ns: int = 4, **data: Any) -> Event:
+    return Event("j", "t", 1, time_ns, Kind.FAILURE, AttemptId(1), 0, {**error, **data})
 
 
 VALUE_ERROR = {"type": "ValueError", "message": "bad batch"}
@@ -81,6 +87,35 @@ TABLE: list[tuple[str, Sighting, Cause | None]] = [
         Cause.UNKNOWN,
     ),
     ("cancelled elsewhere", Sighting("CANCELLED", "CANCELLED"), Cause.USER_CANCELLED),
+    (
+        "cancelled elsewhere, with the agent's word that its node got SIGTERM",
+        Sighting(
+            "CANCELLED",
+            "cancelled",
+            replies=[reply(rank(signal=15, end_ns=20), sigterm_received_ns=15)],
+        ),
+        Cause.USER_CANCELLED,
+    ),
+    (
+        "exit code 137 of a rank",
+        Sighting("FAILED", None, replies=[reply(rank(exit_code=137))]),
+        Cause.INFRASTRUCTURE,
+    ),
+    (
+        "exit code 255, which is no signal's",
+        Sighting("FAILED", None, replicas=[ReplicaStatus("trainer", 0, "FAILED", 255)]),
+        Cause.APPLICATION,
+    ),
+    (
+        "an exception told by the trainer alone",
+        Sighting("FAILED", None, events=[failure(CUDA_OOM), session_ended("error")]),
+        Cause.OUT_OF_MEMORY,
+    ),
+    (
+        "forgotten, and done after a failure that was overcome",
+        Sighting(None, None, events=[failure(VALUE_ERROR, 1), session_ended("success")]),
+        None,
+    ),
 ]
 
 
@@ -149,5 +184,61 @@ def test_a_peer_that_was_stopped_after_the_failure_changes_nothing() -> None:
     assert judge(seen).cause is Cause.INFRASTRUCTURE
 
 
+def test_without_an_agent_the_trainers_exception_explains_the_replicas_exit() -> None:
+    started = Event("j", "t", 2, 1, Kind.PROCESS_STARTED, data={"host": "gpu-7", "node": 1})
+    replicas = [ReplicaStatus("t", 0, "CANCELLED", 143), ReplicaStatus("t", 1, "FAILED", 1)]
+    verdict = judge(
+        Sighting("FAILED", "failed", replicas=replicas, events=[started, failure(VALUE_ERROR)])
+    )
+    assert verdict.cause is Cause.APPLICATION
+    assert verdict.evidence["text"] == "rank 0 on gpu-7 raised ValueError: bad batch"
+    assert (verdict.evidence["exit_code"], verdict.evidence["node"]) == (1, 1)
+
+
+def test_a_replica_that_was_stopped_for_anothers_failure_is_not_blamed() -> None:
+    replicas = [ReplicaStatus("t", 0, "CANCELLED", 143), ReplicaStatus("t", 1, "FAILED", 3)]
+    verdict = judge(Sighting("FAILED", "failed", replicas=replicas))
+    assert verdict.cause is Cause.APPLICATION
+    assert (verdict.evidence["replica"], verdict.evidence["exit_code"]) == (1, 3)
+
+
+def test_an_error_after_the_trainer_got_sigterm_is_a_consequence() -> None:
+    told = Event("j", "t", 3, 2, Kind.SIGNAL, AttemptId(1), 0, {"signal": "SIGTERM"})
+    events = [told, failure(VALUE_ERROR), session_ended("preempted")]
+    assert judge(Sighting("FAILED", None, events=events)).cause is Cause.PREEMPTED
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [
+        Sighting("FAILED", "OUT_OF_MEMORY"),
+        Sighting("FAILED", "PREEMPTED"),
+        Sighting("CANCELLED", "cancelled"),
+        Sighting("CANCELLED", "cancelled", cancel_reason=Cause.TIMEOUT),
+    ],
+)
+def test_r21_how_the_process_ended_is_evidence_whoever_decides(decided: Sighting) -> None:
+    seen = replace(decided, replies=[reply(rank(5, exit_code=137), node=2)])
+    told = {"replica": 5, "node": 2, "host": "gpu-1", "exit_code": 137, "signal": None}
+    assert told.items() <= judge(seen).evidence.items()
+
+
+def test_a_page_of_a_message_is_cut_in_the_sentence_and_a_book_in_the_error() -> None:
+    long = "line\n" * 1000
+    error = {"type": "RuntimeError", "message": long, "traceback": "File\n" * 9000 + long}
+    verdict = judge(Sighting("FAILED", None, replies=[reply(rank(exit_code=1, error=error))]))
+    assert verdict.evidence["text"].startswith("rank 0 on gpu-1 raised RuntimeError: line line ")
+    assert len(verdict.evidence["text"]) < 700
+    told = verdict.evidence["error"]
+    assert told["message"] == long
+    assert told["traceback"].endswith(long)
+    assert len(told["traceback"]) == 8000
+
+
+def test_a_reply_in_a_form_of_its_own_is_judged_by_what_can_be_read() -> None:
+    verdict = judge(Sighting("FAILED", None, replies=[reply(rank(exit_code=3, error="broken"))]))
+    assert verdict.evidence["text"] == "rank 0 on gpu-1 exited with code 3."
+
+
 def test_ranks_that_ended_well_are_no_failures() -> None:
-    assert first_failure([reply(rank(exit_code=0))]) is None
+    assert first_failing([reply(rank(exit_code=0))], [], []) is None

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,31 @@ def test_a_job_becomes_rows(store: Store, tmp_path: Path, write_job: WriteJob) -
     assert {row.component for row in timings if row.phase == "train"} == {"effective"}
     assert [_count(store, t) for t in (tables.submission, tables.attempt)] == [2, 2]
     assert _count(store, tables.checkpoint) == 2
+
+
+def test_an_attempts_row_says_how_it_ended_and_where_its_output_is(
+    store: Store, tmp_path: Path, write_job: WriteJob
+) -> None:
+    """Both are there as soon as they are in the log, and evidence as it is there."""
+    run = write_job(tmp_path, ended=False)
+    ingest_run_dir(store, run.path)
+    (job,) = queries.jobs(store)
+    state = {"submission": 2, "state": "RUNNING", "raw": "running", "log": "/apps/2/trainer-0"}
+    evidence = {"text": "it crashed", "signal": 11, "lines": ["step 9"], "log": "/apps/2/trainer-1"}
+    with closing(LogWriter(run.launcher / "e2.jsonl", job=job.job, writer="launcher-2")) as log:
+        log.append("scheduler_state", state, time_ns=job.begin_ns, attempt=AttemptId(2))
+        ingest_run_dir(store, run.path)
+        row = tables.attempt.c
+        query = select(row.log, row.evidence).order_by(row.submission)
+        with store.read() as connection:
+            first, second = connection.execute(query).all()
+        assert (first.log, second.log) == (None, "/apps/2/trainer-0")
+        assert first.evidence == {"text": "it raised", "exit_code": 1}
+        ended = {"cause": "application", "evidence": evidence, "cursor": 800}
+        log.append("attempt_ended", ended, attempt=AttemptId(2))
+        ingest_run_dir(store, run.path)
+    with store.read() as connection:
+        assert connection.execute(query).all()[1] == ("/apps/2/trainer-0", evidence)
 
 
 def test_ingesting_again_changes_nothing(store: Store, tmp_path: Path, write_job: WriteJob) -> None:

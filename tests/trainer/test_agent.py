@@ -131,6 +131,40 @@ def test_r26_sigterm_leaves_the_workers_their_whole_grace(job: Any) -> None:
     assert 0 <= reply(job)["sigterm_received_ns"] - sent < 2_000_000_000
 
 
+STUBBORN = """
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def other_node(job: Any, **fields: Any) -> None:
+    told = {"node": 1, "first_failure_rank": 1, "sigterm_received_ns": None, **fields}
+    path = job.run_dir.reply(AttemptId(1), 1)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(told))
+
+
+def test_nodes_that_are_stopped_for_anothers_failure_do_not_use_up_the_grace(job: Any) -> None:
+    agent = job.agent(STUBBORN, "--grace", "50")
+    agent.stdout.readline()
+    other_node(job)
+    agent.terminate()
+    agent.communicate(timeout=20)
+    assert agent.returncode == 137
+
+
+def test_a_node_that_has_saved_earlier_costs_the_others_no_grace(job: Any) -> None:
+    agent = job.agent(STUBBORN, "--grace", "6")
+    agent.stdout.readline()
+    other_node(job, sigterm_received_ns=5)
+    sent = time.monotonic()
+    agent.terminate()
+    agent.communicate(timeout=20)
+    assert time.monotonic() - sent >= 6
+
+
 def test_after_the_grace_comes_sigkill(job: Any) -> None:
     agent = job.agent(
         """

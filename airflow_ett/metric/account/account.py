@@ -112,6 +112,8 @@ def _attempt(timeline: Timeline, excluded: Sequence[Stretch], notes: Notes) -> A
     went_on = resumed(attempt.evidence, walk)
     found = booked(timeline, attempt.begin_ns, attempt.stop_ns, excluded)
     hosts = (text(e.data, "host") for e in attempt.evidence.of(Kind.PROCESS_STARTED))
+    told = attempt.evidence.of(Kind.SCHEDULER_STATE)
+    logs = [(e.time_ns, log) for e in told if (log := text(e.data, "log"))]
     return AttemptMetric(
         id=attempt.id,
         try_number=attempt.try_number,
@@ -127,6 +129,7 @@ def _attempt(timeline: Timeline, excluded: Sequence[Stretch], notes: Notes) -> A
         phases_ns=by_phase(found),
         booked=found,
         host=next((host for host in hosts if host), None),
+        log=max(logs)[1] if logs else None,
         clock_skew=clock_skew(attempt, notes),
         slowest=slowest(attempt.evidence),
     )
