@@ -5,97 +5,17 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-from dataclasses import asdict
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import airflow_ett.triggers.training as module
-from airflow_ett.errors import Fenced, JobLogError, LaunchError
-from airflow_ett.events import Cause
+from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.hooks.job import JobHold
-from airflow_ett.launch.aftermath import Outcome
-from airflow_ett.launch.limits import Limits
-from airflow_ett.launch.places import Places
-from airflow_ett.launch.request import Request
 from airflow_ett.triggers.training import TrainingTrigger
-
-OUTCOME = Outcome("j", Cause.APPLICATION, "it broke", "local_detached://ett/a", 7, None)
-
-
-class FakeWatcher:
-    """Answers polls from a script; counts what was asked."""
-
-    handle = "local_detached://ett/a"
-
-    @property
-    def pause_s(self) -> float:
-        return 0.01
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
-
-    def begin(self) -> str:
-        return "adopt"
-
-    def poll(self) -> Any:
-        self.asked.append("poll")
-        answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def read_log(self) -> str:
-        return "line\n"
-
-    def places(self) -> Places:
-        return Places("/run", self.handle)
-
-    def user_restart(self) -> None:
-        self.asked.append("user_restart")
-
-    def user_cancel(self, wait_s: float) -> None:
-        self.asked.append("user_cancel")
-
-
-@pytest.fixture
-def hold(tmp_path: Path) -> dict[str, Any]:
-    key = {
-        "deployment": "d",
-        "dag_id": "dag",
-        "run_id": "run",
-        "task_id": "train",
-        "map_index": -1,
-        "generation": 1,
-    }
-    return {
-        "key": key,
-        "run_dir": str(tmp_path),
-        "checkpoints": str(tmp_path / "checkpoints"),
-        "inherit": None,
-        "request": Request("train", ["--m", "x"], "local_detached").as_dict(),
-        "try_number": 1,
-        "max_tries": 2,
-        "limits": asdict(Limits()),
-    }
-
-
-def trigger_on(
-    monkeypatch: pytest.MonkeyPatch, hold: dict[str, Any], watcher: FakeWatcher, state: str = ""
-) -> TrainingTrigger:
-    monkeypatch.setattr(JobHold, "take", lambda self, *_: watcher)
-    monkeypatch.setattr(module, "airflow_state", lambda key: state)
-    trigger = TrainingTrigger(hold, 0.01)
-    monkeypatch.setattr(trigger, "_ingest", lambda **_: None)
-    return trigger
-
-
-async def first_event(trigger: TrainingTrigger) -> Any:
-    async for event in trigger.run():
-        return event
-    return None
+from tests.triggers.fakes import OUTCOME, FakeWatcher, first_event, trigger_on
 
 
 def test_r19_everything_that_is_serialised_is_plain_json(hold: dict[str, Any]) -> None:
@@ -146,54 +66,6 @@ def test_r10_s05_a_plain_cancellation_cancels_no_training(
     assert set(watcher.asked) == {"poll"}
 
 
-@pytest.mark.parametrize(
-    ("state", "asked"),
-    [
-        ("failed", ["user_cancel"]),
-        ("success", ["user_cancel"]),
-        ("restarting", ["user_restart"]),
-        ("queued", ["user_restart"]),
-        ("deferred", []),
-        ("running", []),
-    ],
-)
-def test_r05_r11_on_kill_acts_on_airflows_own_state(
-    monkeypatch: Any, hold: dict[str, Any], state: str, asked: list[str]
-) -> None:
-    watcher = FakeWatcher()
-    trigger = trigger_on(monkeypatch, hold, watcher, state)
-
-    async def kill() -> None:
-        task = asyncio.create_task(first_event(trigger))
-        await asyncio.sleep(0.1)
-        task.cancel()
-        await trigger.on_kill()
-
-    asyncio.run(kill())
-    assert [word for word in watcher.asked if word != "poll"] == asked
-
-
-def test_r05_a_kill_before_the_first_look_cancels_too(
-    monkeypatch: Any, hold: dict[str, Any]
-) -> None:
-    watcher = FakeWatcher()
-    trigger = trigger_on(monkeypatch, hold, watcher, "failed")
-    asyncio.run(trigger.on_kill())
-    assert watcher.asked == ["user_cancel"]
-
-
-def test_r05_a_cancel_that_fails_is_tried_again(monkeypatch: Any, hold: dict[str, Any]) -> None:
-    class Refusing(FakeWatcher):
-        def user_cancel(self, wait_s: float) -> None:
-            super().user_cancel(wait_s)
-            if len(self.asked) < 3:
-                raise LaunchError("connection refused")
-
-    watcher = Refusing()
-    asyncio.run(trigger_on(monkeypatch, hold, watcher, "failed").on_kill())
-    assert watcher.asked == ["user_cancel"] * 3
-
-
 def test_a_log_that_is_away_at_the_start_is_waited_for(
     monkeypatch: Any, hold: dict[str, Any]
 ) -> None:
@@ -201,7 +73,7 @@ def test_a_log_that_is_away_at_the_start_is_waited_for(
     trigger = trigger_on(monkeypatch, hold, watcher)
     answers: list[Any] = [JobLogError("stale"), JobLogError("stale"), watcher]
 
-    def take(_hold: JobHold, *_: Any) -> Any:
+    def take(_hold: JobHold, *_: Any, **__: Any) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -214,8 +86,6 @@ def test_a_log_that_is_away_at_the_start_is_waited_for(
 def test_s13_a_slow_scheduler_does_not_stall_the_loop(
     monkeypatch: Any, hold: dict[str, Any]
 ) -> None:
-    import threading
-
     release = threading.Event()
 
     class Slow(FakeWatcher):
@@ -243,8 +113,6 @@ def test_s13_a_slow_scheduler_does_not_stall_the_loop(
 def test_s13_the_pause_is_worked_out_beside_the_loop(
     monkeypatch: Any, hold: dict[str, Any]
 ) -> None:
-    import threading
-
     class Pausing(FakeWatcher):
         @property
         def pause_s(self) -> float:
