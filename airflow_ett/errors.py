@@ -85,9 +85,13 @@ class TrainingFailed(EttError):
     """A training ended without success.
 
     ``cause`` is one of :class:`airflow_ett.events.Cause`; ``cursor`` is where it failed, if known.
+    ``repeated``: the attempt before failed there with the same error, and nothing was saved since.
     """
 
-    def __init__(self, message: str, *, cause: str, cursor: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, cause: str, cursor: int | None = None, repeated: bool = False
+    ) -> None:
         super().__init__(message)
         self.cause = cause
         self.cursor = cursor
+        self.repeated = repeated

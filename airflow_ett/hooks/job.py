@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ett.checkpoints import open_checkpoint
-from airflow_ett.errors import CheckpointError, ConfigurationError
-from airflow_ett.events import AttemptId, Cause, JobKey, JobState, Kind, RunDir
+from airflow_ett.errors import CheckpointError, ConfigurationError, Fenced, JobLogError
+from airflow_ett.events import Cause, JobKey, Kind, RunDir
 from airflow_ett.hooks.masking import redactor
+from airflow_ett.launch.ender import Ender
 from airflow_ett.launch.history import fold
+from airflow_ett.launch.joblog import JobLog
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
@@ -54,8 +56,12 @@ class JobHold:
             limits=asdict(limits),
         )
 
-    def take(self, mode: str, poll_interval_s: float) -> Watcher:
-        """Claim the job for this process (``mode``: ``task``, ``trigger``) and return its watcher.
+    def take(self, mode: str, poll_interval_s: float, *, after: int | None = None) -> Watcher:
+        """Claim the job for this process and return its watcher.
+
+        ``mode`` is ``task`` for the first claim of a try's first task process, ``again`` for any
+        other of a task process, ``trigger`` for a trigger's. With ``after``, only if nobody has
+        claimed since that epoch; else :class:`Fenced` is raised.
 
         Raises :class:`JobLogError` when the run directory cannot be used.
         """
@@ -64,7 +70,14 @@ class JobHold:
 
         redact = redactor(self.request["env"])
         log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key), redact=redact)
-        claim = log.claim(try_number=self.try_number, max_tries=self.max_tries, mode=mode)
+        if mode == "trigger" and log.newest() == 0:  # a task has claimed it before
+            raise JobLogError(
+                f"Job {log.key} was begun in {self.run_dir}, where nothing is now. Is the folder "
+                "of [ett] run_root mounted on this triggerer?"
+            )
+        claim = log.claim(
+            try_number=self.try_number, max_tries=self.max_tries, mode=mode, after=after
+        )
         return Watcher(
             OpenJob(log, self.checkpoints, self.inherit),
             claim,
@@ -76,30 +89,55 @@ class JobHold:
 
 
 def end_job(
-    key: Mapping[str, Any], run_dir: str, *, try_number: int, max_tries: int, cause: Cause
-) -> None:
-    """Write the terminal event of a job that failed for good, unless it has one or never began.
+    job: OpenJob,
+    *,
+    try_number: int,
+    max_tries: int,
+    cause: Cause,
+    text: str,
+    wait_s: float,
+    after: int | None = None,
+) -> str | None:
+    """End a job whose task failed for good; return what came of it, in words.
 
-    A submission that was told to end and has not yet is over by that as far as the job goes; the
-    next generation waits for it.
+    A training that still runs is cancelled once and given ``wait_s`` to end; ``text`` says why.
+    Returns None when it never began, or has ended. With ``after``, only if nobody has claimed
+    it since that epoch.
 
-    Raises :class:`JobLogError` when the run directory cannot be used.
+    Raises :class:`Fenced` when another owner has it, :class:`LaunchError` when the scheduler cannot
+    be asked, :class:`JobLogError` when the log cannot be used.
     """
-    log = RunDirLog(RunDir(Path(run_dir)), JobKey(**key))
+    from airflow_ett.launch.gateway import Gateway
+
+    log = RunDirLog(RunDir(Path(job.log.place)), job.log.key, redact=redactor({}))
+    epoch = log.newest()
     history = fold(log.launcher_events())
     if history.opened is None or history.ended is not None:
-        return
-    log.claim(try_number=try_number, max_tries=max_tries, mode="task")
-    live = history.live
-    if live is not None and live.cancel_reason is not None:
-        text = live.cancel_text or f"Cancelled on request: {live.cancel_reason}."
-        evidence = {"source": "launcher", "text": f"{text} It was still ending.", "seen": False}
-        log.append(
-            Kind.ATTEMPT_ENDED,
-            {"cause": live.cancel_reason, "evidence": evidence},
-            attempt=AttemptId(live.number, live.restart),
-        )
-    log.append(Kind.JOB_ENDED, {"state": JobState.FAILED, "cause": cause})
+        return None
+    if history.try_number > try_number:
+        raise Fenced(f"Job {log.key} belongs to try {history.try_number} by now.")
+    after = epoch if after is None else after
+    claim = log.claim(try_number=try_number, max_tries=max_tries, mode="again", after=after)
+    opened = history.opened
+    request = Request(
+        str(opened.get("component")), [], str(opened.get("scheduler")), max_relaunches=0
+    )
+    ender = Ender(OpenJob(log, job.checkpoints, job.inherit), claim, request, Gateway())
+    return ender.give_up(cause, text, wait_s)
+
+
+def try_began_ns(log: JobLog, try_number: int) -> int | None:
+    """Return when a try's first task process claimed its job; None if none has.
+
+    A run that was deleted and made again counts its tries anew: the newest first claim counts.
+    """
+    firsts = [
+        event.time_ns
+        for event in log.launcher_events()
+        if event.kind == Kind.CLAIMED
+        and (event.data["mode"], event.data["try"]) == ("task", try_number)
+    ]
+    return max(firsts, default=None)
 
 
 def check_checkpoints(request: Request) -> None:

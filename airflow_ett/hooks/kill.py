@@ -4,10 +4,17 @@
 state of the task instance             meaning              what is done
 =====================================  ===================  ======================================
 failed, success, skipped, removed …    the user ended it    cancel, close the job
-restarting, none, scheduled, queued    the user cleared it  cancel; the next try resumes
+restarting                             the user cleared it  cancel; the next try resumes
+none, scheduled, queued: of a trigger  the user cleared it  cancel; the next try resumes
+none, scheduled, queued: of a task's   Airflow gave its     nothing: whoever comes next adopts
+process                                task to another
 running, deferred, up_for_retry, …     the worker or the    nothing: whoever comes next adopts
                                        trigger is moved
 =====================================  ===================  ======================================
+
+A running task that a user clears is ``restarting`` until its process is gone. A process that is
+stopped because its task is to be scheduled anew outlived the scheduler that it belonged to: another
+one has reset its task, and nobody has asked for anything.
 """
 
 from __future__ import annotations
@@ -28,15 +35,19 @@ class Kill(StrEnum):
 
 
 _ENDED = frozenset({"failed", "success", "skipped", "upstream_failed", "removed"})
-_CLEARED = frozenset({"restarting", "none", "scheduled", "queued"})
+_TO_BE_SCHEDULED = frozenset({"none", "scheduled", "queued"})
 
 
-def meaning(state: str | None) -> Kill:
-    """Return what a kill means when the task instance is in ``state`` (None: no state)."""
+def meaning(state: str | None, *, held: bool = False) -> Kill:
+    """Return what a kill means when the task instance is in ``state`` (None: no state).
+
+    ``held`` says that a task's process was stopped, and no trigger.
+    """
     text = "none" if state is None else str(state)
     if text in _ENDED:
         return Kill.ENDED
-    return Kill.CLEARED if text in _CLEARED else Kill.MOVED
+    cleared = text == "restarting" or (text in _TO_BE_SCHEDULED and not held)
+    return Kill.CLEARED if cleared else Kill.MOVED
 
 
 def airflow_state(key: Mapping[str, Any]) -> str | None:

@@ -91,8 +91,8 @@ def decide(
 def made_again(history: History, *, try_number: int, mode: str) -> bool:
     """Return whether this try is of a DAG run that was deleted and made again.
 
-    A task process begins each try once, and tries count up; only a trigger, which goes on with its
-    task's try, claims the same one again.
+    The first task process of a try claims in mode ``task``, once, and tries count up; whoever goes
+    on with the same try claims in another mode.
     """
     return mode == "task" and 0 < try_number <= history.try_number
 

@@ -1,4 +1,4 @@
-"""Checks of operators' parameters at DAG parse, by the parameter's name."""
+"""Checks of operators' parameters, by the parameter's name."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def seconds(parameter: str, value: float | timedelta) -> float:
     if not 0 < length < math.inf:
         raise ConfigurationError(parameter, f"must be above 0 s and finite, not {value}")
     return float(length)
+
+
+def count(parameter: str, value: int) -> None:
+    """Raise :class:`ConfigurationError` unless the value is a whole number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigurationError(parameter, f"must be a whole number, 0 or more, not {value!r}")
+
+
+def text(value: object) -> str | None:
+    """Return a path or the like as text, which triggers can carry; None stays."""
+    return None if value is None else str(value)

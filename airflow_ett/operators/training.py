@@ -2,49 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.definitions.retry_policy import RetryAction
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_ett.errors import ConfigurationError, Fenced, JobLogError, LaunchError, TrainingFailed
+from airflow_ett import config
+from airflow_ett.errors import Fenced, JobLogError, LaunchError, TrainingFailed
 from airflow_ett.events import Cause, JobKey
 from airflow_ett.hooks.ingest import BestEffortIngest
-from airflow_ett.hooks.job import JobHold, check_checkpoints, end_job
-from airflow_ett.hooks.kill import Kill, airflow_state, meaning
+from airflow_ett.hooks.job import JobHold, check_checkpoints, try_began_ns
 from airflow_ett.hooks.masking import redact
+from airflow_ett.hooks.memory import JobMemory
 from airflow_ett.hooks.torchx import DEFAULT_SCHEDULER, TorchXHook
 from airflow_ett.launch.aftermath import Outcome
 from airflow_ett.launch.former import Former
+from airflow_ett.launch.history import fold
 from airflow_ett.launch.limits import UNKNOWN_GRACE_S, Limits
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.preparation import validate_static
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.watcher import Watcher
 from airflow_ett.links import LINKS, LinkBoard
-from airflow_ett.operators.parameters import seconds
+from airflow_ett.operators.ending import Ending, job_key
+from airflow_ett.operators.parameters import count, seconds, text
+from airflow_ett.operators.stopping import stop
 from airflow_ett.retry import ETTRetryPolicy
 from airflow_ett.triggers.training import trigger_for
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
+    from airflow.sdk.definitions.retry_policy import RetryPolicy
 
 _MARGIN_NS = 2_000_000_000
 """Our deadline lies this far before Airflow's own ``execution_timeout``."""
 
-_KILL_WAIT_S = 3.0
-"""Airflow kills a task's process 5 s after it told it to stop."""
-
 _KILL_LOOK_S = 0.2
+
+_LOG_PAUSE_S = 5.0
+"""Between two tries to reach a job's log."""
 
 _LOST_PROCESS_DELAY = timedelta(seconds=1)
 """Airflow asks no retry policy about a task process that was killed; it waits for this long."""
+
+_RETRY_POLICY = ETTRetryPolicy()
 
 
 class TorchXTrainingOperator(BaseOperator):
@@ -75,9 +83,9 @@ class TorchXTrainingOperator(BaseOperator):
     :param max_relaunches: relaunches within one try after preemption or infrastructure failure,
         counted anew whenever a committed checkpoint has advanced.
     :param torchx_conn_id: a connection of type ``torchx``.
-
-    ``retry_policy`` defaults to :class:`airflow_ett.retry.ETTRetryPolicy`, ``retry_delay`` to one
-    second (Airflow's own five minutes would apply where a task process is killed).
+    :param retry_policy: when to try again after what a relaunch does not mend; None for Airflow's
+        own rule.
+    :param retry_delay: the same where Airflow asks no policy: the task process was killed.
 
     Raises :class:`ConfigurationError` at DAG parse for what can be known then.
     """
@@ -115,12 +123,12 @@ class TorchXTrainingOperator(BaseOperator):
         deferrable: bool = True,
         max_relaunches: int = 3,
         torchx_conn_id: str | None = None,
+        retry_policy: RetryPolicy | None = _RETRY_POLICY,
+        retry_delay: timedelta | float = _LOST_PROCESS_DELAY,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("retry_policy", ETTRetryPolicy())
-        kwargs.setdefault("retry_delay", _LOST_PROCESS_DELAY)
         kwargs.setdefault("multiple_outputs", True)
-        super().__init__(**kwargs)
+        super().__init__(retry_policy=retry_policy, retry_delay=retry_delay, **kwargs)
         self.component = component
         self.component_args = component_args
         self.scheduler = scheduler
@@ -141,67 +149,118 @@ class TorchXTrainingOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any] | None:
         """Claim the job, submit or adopt, and watch it here or from the triggerer."""
-        hold = self._hold(context)
-        try:
-            watcher = hold.take("task", self.poll_interval)
-            action = watcher.begin()
-        except LaunchError as error:
-            failed = TrainingFailed(redact(str(error)), cause=Cause.LAUNCH)
-            self._fail(context, hold.key, hold.run_dir, failed)
-        except ConfigurationError as error:
-            self._close(context, hold.key, hold.run_dir, Cause.LAUNCH)
-            raise error
-        self.log.info("Training %s: %s, run directory %s", watcher.handle, action, hold.run_dir)
-        links = LinkBoard(hold.key)
-        links(watcher.places, now=True)
-        if self._killed:
-            self._stop(hold, watcher)
-        if self.deferrable:
-            self.defer(
-                trigger=trigger_for(hold, self.poll_interval),
-                method_name="execute_complete",
-                kwargs={"key": dict(hold.key), "run_dir": hold.run_dir},
-            )
-        try:
-            outcome = self._watch(hold, watcher, links)
-        except AirflowTaskTimeout:
-            # The training was told to end 2 s ago and has not yet: the next try waits for that.
-            text = (
-                f"Job {watcher.handle} was cancelled at its execution_timeout and is still ending."
-            )
-            self._fail(context, hold.key, hold.run_dir, TrainingFailed(text, cause=Cause.TIMEOUT))
-        return self._finish(context, hold.key, hold.run_dir, outcome)
+        with self._ending_of(context) as ending:
+            try:
+                return self._execute(context, ending)
+            except AirflowTaskTimeout as error:
+                raise TrainingFailed(redact(str(error)), cause=Cause.TIMEOUT) from None
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """Go on after the trigger's end, whether it has fired or failed."""
+        with self._ending_of(context):
+            return super().resume_execution(next_method, next_kwargs, context)
 
     def execute_complete(
         self, context: Context, event: dict[str, Any], key: dict[str, Any], run_dir: str
     ) -> dict[str, Any]:
         """Turn the trigger's outcome into the task's result."""
         cause = Cause(event["cause"]) if event["cause"] else None
-        return self._finish(context, key, run_dir, Outcome(**{**event, "cause": cause}))
+        return self._finish(run_dir, Outcome(**{**event, "cause": cause}))
 
     def on_kill(self) -> None:
         """Only set a flag: this runs inside a signal handler; the watch loop asks what it means."""
         self._killed = True
+
+    @contextlib.contextmanager
+    def _ending_of(self, context: Context) -> Iterator[Ending]:
+        ending = Ending(self.log, self.retry_policy, lambda: self._killed)
+        with ending.follows(context):
+            yield ending
+
+    def _execute(self, context: Context, ending: Ending) -> dict[str, Any]:
+        hold, watcher = self._begin(context, ending)
+        links = LinkBoard(hold.key)
+        links(watcher.places, now=True)
+        if self._killed:
+            stop(self.log, hold.key, watcher)
+        outcome = self._look(watcher)
+        if outcome is None and self.deferrable:
+            self.defer(
+                trigger=trigger_for(hold, self.poll_interval),
+                method_name="execute_complete",
+                kwargs={"key": dict(hold.key), "run_dir": hold.run_dir},
+            )
+        try:
+            outcome = outcome or self._watch(hold, watcher, links)
+        except AirflowTaskTimeout:
+            # The training was told to end 2 s ago and has not yet: the next try waits for that.
+            raise TrainingFailed(
+                f"Job {watcher.handle} was cancelled at its execution_timeout and is still ending.",
+                cause=Cause.TIMEOUT,
+            ) from None
+        return self._finish(hold.run_dir, outcome)
+
+    def _begin(self, context: Context, ending: Ending) -> tuple[JobHold, Watcher]:
+        """Claim the job and begin. A log that is away is waited for: a training may be alive."""
+        again = context.get("task_reschedule_count", 0) > 0
+        key, memory = job_key(config.load().deployment, context), JobMemory(context)
+        until = time.monotonic() + seconds("unknown_grace", self.unknown_grace)
+        while True:
+            try:
+                memory.check(key)
+                hold = self._hold(context, again=again)
+                watcher = hold.take("again" if again else "task", self.poll_interval)
+                ending.epoch, again = watcher.epoch, True
+                memory.keep(hold.run_dir)
+                action = watcher.begin()
+            except LaunchError as error:
+                raise TrainingFailed(redact(str(error)), cause=Cause.LAUNCH) from error
+            except Fenced:
+                raise
+            except JobLogError as error:
+                if time.monotonic() >= until:
+                    raise
+                self.log.warning("%s Trying again.", error)
+            else:
+                self.log.info(
+                    "Training %s: %s, run directory %s", watcher.handle, action, hold.run_dir
+                )
+                return hold, watcher
+            self._pause(_LOG_PAUSE_S)
+            if self._killed:
+                stop(self.log, asdict(key), None)
 
     def _watch(self, hold: JobHold, watcher: Watcher, links: LinkBoard) -> Outcome:
         ingest = BestEffortIngest(Path(hold.run_dir))
         while True:
             self._pause(watcher.pause_s)
             if self._killed:
-                self._stop(hold, watcher)
-            try:
-                outcome = watcher.poll()
-                for line in watcher.read_log().splitlines():
-                    self.log.info("[rank 0] %s", line)
-            except Fenced:
-                raise
-            except JobLogError as error:
-                self.log.warning("%s Watching goes on.", error)
-                continue
+                stop(self.log, hold.key, watcher)
+            outcome = self._look(watcher)
             links(watcher.places, now=outcome is not None)
             if outcome is not None:
                 return outcome
             ingest()
+
+    def _look(self, watcher: Watcher) -> Outcome | None:
+        """Look once, and hand on what rank 0 has printed; return the outcome of a try that is over.
+
+        A log that is away costs a warning.
+        """
+        try:
+            outcome = watcher.poll()
+            for line in watcher.read_log().splitlines():
+                self.log.info("[rank 0] %s", line)
+        except Fenced:
+            raise
+        except LaunchError as error:
+            raise TrainingFailed(redact(str(error)), cause=Cause.LAUNCH) from error
+        except JobLogError as error:
+            self.log.warning("%s Watching goes on.", error)
+            return None
+        return outcome
 
     def _pause(self, seconds: float) -> None:
         """Sleep, or return as soon as the task is killed."""
@@ -209,29 +268,14 @@ class TorchXTrainingOperator(BaseOperator):
         while not self._killed and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _KILL_LOOK_S))
 
-    def _stop(self, hold: JobHold, watcher: Watcher) -> NoReturn:
-        """Act on a kill by what Airflow's own state says, and end this process's work."""
-        kill = meaning(airflow_state(hold.key))
-        self.log.info("Task stopped: %s", kill)
-        if kill is Kill.CLEARED:
-            watcher.user_restart()
-            raise TrainingFailed(
-                "Cleared by a user; the next try resumes.", cause=Cause.USER_RESTART
-            )
-        if kill is Kill.ENDED:
-            watcher.user_cancel(_KILL_WAIT_S)
-            raise TrainingFailed("Ended by a user.", cause=Cause.USER_CANCELLED)
-        raise TrainingFailed(
-            "The worker was stopped; the training goes on and the next try adopts it.",
-            cause=Cause.UNKNOWN,
-        )
-
-    def _finish(
-        self, context: Context, key: Mapping[str, Any], run_dir: str, outcome: Outcome
-    ) -> dict[str, Any]:
+    def _finish(self, run_dir: str, outcome: Outcome) -> dict[str, Any]:
         if outcome.cause is not None:
-            error = TrainingFailed(outcome.message, cause=outcome.cause, cursor=outcome.cursor)
-            self._fail(context, key, run_dir, error)
+            raise TrainingFailed(
+                outcome.message,
+                cause=outcome.cause,
+                cursor=outcome.cursor,
+                repeated=outcome.repeated,
+            )
         BestEffortIngest(Path(run_dir))(now=True)
         return {
             "job": outcome.job,
@@ -241,40 +285,15 @@ class TorchXTrainingOperator(BaseOperator):
             "run_dir": run_dir,
         }
 
-    def _fail(
-        self, context: Context, key: Mapping[str, Any], run_dir: str, error: TrainingFailed
-    ) -> NoReturn:
-        """Raise; close the job before that when Airflow will not try again."""
-        ti = context["ti"]
-        if not self._will_retry(error, ti.try_number, ti.max_tries):
-            self._close(context, key, run_dir, Cause(error.cause))
-        raise error
-
-    def _close(self, context: Context, key: Mapping[str, Any], run_dir: str, cause: Cause) -> None:
-        """Write that the job failed for good."""
-        ti = context["ti"]
-        end_job(key, run_dir, try_number=ti.try_number, max_tries=ti.max_tries, cause=cause)
-        BestEffortIngest(Path(run_dir))(now=True)
-
-    def _will_retry(self, error: TrainingFailed, try_number: int, max_tries: int) -> bool:
-        if try_number > max_tries:
-            return False
-        if self.retry_policy is None:
-            return True
-        decision = self.retry_policy.evaluate(error, try_number, max_tries)
-        return decision.action is not RetryAction.FAIL
-
-    def _hold(self, context: Context) -> JobHold:
-        limits = self._limits()
+    def _hold(self, context: Context, *, again: bool = False) -> JobHold:
         hook = TorchXHook(self.torchx_conn_id)
         ti = context["ti"]
-        map_index = -1 if ti.map_index is None else ti.map_index
-        key = JobKey(hook.settings.deployment, ti.dag_id, ti.run_id, ti.task_id, map_index)
+        key = job_key(hook.settings.deployment, context)
         opened = partial(
             open_job,
             hook.settings.run_root,
             key,
-            checkpoint_root=self.checkpoint_uri or hook.checkpoint_root,
+            checkpoint_root=text(self.checkpoint_uri) or hook.checkpoint_root,
             try_number=ti.try_number,
             max_tries=ti.max_tries,
         )
@@ -289,18 +308,20 @@ class TorchXTrainingOperator(BaseOperator):
             cfg={**hook.cfg, **(self.cfg or {})},
             resource=self.resource,
             env={name: str(value) for name, value in (self.env or {}).items()},
-            checkpoint_uri=self.checkpoint_uri,
-            resume=self.resume,
-            init_from=self.init_from,
+            checkpoint_uri=text(self.checkpoint_uri),
+            resume=str(self.resume),
+            init_from=text(self.init_from),
             max_relaunches=self.max_relaunches,
         )
-        check_checkpoints(request)
+        if fold(job.log.launcher_events()).live is None:  # a live training has begun already
+            check_checkpoints(request)
+        began_ns = try_began_ns(job.log, ti.try_number) if again else None
         return JobHold.of(
             job,
             request,
             try_number=ti.try_number,
             max_tries=ti.max_tries,
-            limits=limits,
+            limits=self._limits(began_ns or time.time_ns()),
         )
 
     def _await(self, former: Former, key: JobKey) -> None:
@@ -310,23 +331,20 @@ class TorchXTrainingOperator(BaseOperator):
         def pause() -> None:
             self._pause(self.poll_interval)
             if self._killed:
-                raise TrainingFailed(f"Job {key} was stopped before it began.", cause=Cause.UNKNOWN)
+                stop(self.log, asdict(key), None)
 
         former.await_end(Gateway(), key, pause)
 
-    def _limits(self) -> Limits:
-        waits = self.start_timeout
+    def _limits(self, began_ns: int) -> Limits:
+        """Return the limits of a try that began at an instant, which its deadline counts from."""
+        waits, deadline_ns = self.start_timeout, None
+        if self.execution_timeout is not None:
+            length_ns = self.execution_timeout // timedelta(microseconds=1) * 1000
+            deadline_ns = began_ns + length_ns - _MARGIN_NS
         return Limits(
-            deadline_ns=self._deadline_ns(),
+            deadline_ns=deadline_ns,
             start_timeout_s=None if waits is None else seconds("start_timeout", waits),
             unknown_grace_s=seconds("unknown_grace", self.unknown_grace),
-        )
-
-    def _deadline_ns(self) -> int | None:
-        if self.execution_timeout is None:
-            return None
-        return (
-            time.time_ns() + self.execution_timeout // timedelta(microseconds=1) * 1000 - _MARGIN_NS
         )
 
     def _check_parameters(self) -> None:
@@ -334,10 +352,7 @@ class TorchXTrainingOperator(BaseOperator):
         seconds("unknown_grace", self.unknown_grace)
         if self.start_timeout is not None:
             seconds("start_timeout", self.start_timeout)
-        if self.max_relaunches < 0:
-            raise ConfigurationError(
-                "max_relaunches", f"must be 0 or more, not {self.max_relaunches}"
-            )
+        count("max_relaunches", self.max_relaunches)
         validate_static(
             self.component,
             self.scheduler or DEFAULT_SCHEDULER,

@@ -1,4 +1,4 @@
-"""A try's hold on a job, and closing a job that failed for good."""
+"""A try's hold on a job, and ending a job whose task failed for good."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
+from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.events import Cause, JobKey
-from airflow_ett.hooks.job import JobHold, end_job
-from airflow_ett.launch.former import Former
+from airflow_ett.hooks.job import JobHold, end_job, try_began_ns
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import OpenJob, open_job
 from airflow_ett.launch.request import Request
 
 KEY = JobKey("default", "dag", "run", "train")
+FIRST = {"try_number": 1, "max_tries": 3}
 LIMITS = Limits(deadline_ns=9, start_timeout_s=30, unknown_grace_s=20)
 
 
@@ -29,19 +32,39 @@ def test_a_hold_survives_json_with_its_limits(tmp_path: Path) -> None:
     assert Limits(**again.limits) == LIMITS
 
 
-def test_a_job_closed_at_a_timeout_while_its_app_is_still_ending(tmp_path: Path) -> None:
+def test_r06_a_job_of_a_later_try_is_not_ended(tmp_path: Path) -> None:
     log = opened(tmp_path).log
-    claim = log.claim(try_number=1, max_tries=0, mode="task")
-    app = {"app": "a", "digest": "d", "layer": "first", "try": 1, "resume_cursor": 0}
+    log.claim(try_number=2, max_tries=3, mode="task")
     log.append("job_opened", {"scheduler": "fake"})
-    log.intend(claim, 1, app)
-    log.append("submitted", {"submission": 1, "handle": "fake://a", **app})
-    log.append("cancel_requested", {"submission": 1, "reason": "timeout", "text": "Too long."})
-    key, run_dir = asdict(KEY), str(log.run_dir.path)
-    end_job(key, run_dir, try_number=1, max_tries=0, cause=Cause.TIMEOUT)
-    (ended,) = (event for event in log.launcher_events() if event.kind == "attempt_ended")
-    assert ended.data["cause"] == "timeout"
-    assert ended.data["evidence"]["text"] == "Too long. It was still ending."
-    following = opened(tmp_path)
-    assert following.log.key.generation == 2
-    assert following.former == Former("a", "fake://a", "fake")
+    with pytest.raises(Fenced, match="try 2"):
+        end_job(opened(tmp_path), **FIRST, cause=Cause.LAUNCH, text="", wait_s=0)
+    later = {"try_number": 2, "max_tries": 3}
+    with pytest.raises(Fenced):
+        end_job(opened(tmp_path), **later, cause=Cause.LAUNCH, text="", wait_s=0, after=0)
+    assert log.newest() == 1
+
+
+def test_a_job_that_never_began_needs_no_end(tmp_path: Path) -> None:
+    assert end_job(opened(tmp_path), **FIRST, cause=Cause.LAUNCH, text="", wait_s=0) is None
+    assert opened(tmp_path).log.newest() == 0
+
+
+def test_a_try_begins_with_its_first_task_process(tmp_path: Path) -> None:
+    began = []
+    for number, mode in ((1, "task"), (1, "again"), (2, "task"), (2, "trigger"), (2, "again")):
+        log = opened(tmp_path).log
+        log.claim(try_number=number, max_tries=3, mode=mode)
+        began.append(log.launcher_events()[-1].time_ns)
+    log = opened(tmp_path).log
+    assert [try_began_ns(log, number) for number in (1, 2, 3)] == [began[0], began[2], None]
+
+
+def test_a_trigger_begins_no_job_where_the_run_root_is_not_mounted(tmp_path: Path) -> None:
+    job, request = opened(tmp_path), Request("train", ["--m", "x"], "local_detached")
+    hold = JobHold.of(job, request, try_number=1, max_tries=0, limits=LIMITS)
+    with pytest.raises(JobLogError, match=r"run_root mounted on this triggerer"):
+        hold.take("trigger", 1.0)
+    assert job.log.newest() == 0
+    hold.take("task", 1.0)
+    hold.take("trigger", 1.0)
+    assert job.log.newest() == 2

@@ -29,5 +29,13 @@ def test_every_state_has_a_meaning(state: str | None, kill: Kill) -> None:
     assert meaning(state) is kill
 
 
+@pytest.mark.parametrize(("state", "kill"), EXPECTED.items())
+def test_a_task_that_another_scheduler_has_reset_was_not_cleared(
+    state: str | None, kill: Kill
+) -> None:
+    reset = state in (None, "none", "scheduled", "queued")
+    assert meaning(state, held=True) is (Kill.MOVED if reset else kill)
+
+
 def test_no_state_of_airflow_is_forgotten() -> None:
     assert {state.value for state in TaskInstanceState} <= set(EXPECTED)

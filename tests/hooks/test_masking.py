@@ -10,12 +10,14 @@ import pytest
 from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 from airflow.sdk.log import mask_secret
 
-from airflow_ett.events import AttemptId, Cause, JobKey, Kind, Layer, RunDir
+from airflow_ett.events import AttemptId, JobKey, Kind, Layer, RunDir
 from airflow_ett.hooks.masking import redactor
-from airflow_ett.launch.aftermath import conclude
+from airflow_ett.launch.aftermath import conclude, examine
 from airflow_ett.launch.history import Submission
+from airflow_ett.launch.ledger import Ledger
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.status import ReplicaStatus, SchedulerStatus
 
 KEY = JobKey("default", "dag", "run", "train")
 ENV = {"HF_TOKEN": "hunter2hunter2", "MODE": "eager-mode", "EMPTY_TOKEN": ""}
@@ -73,16 +75,26 @@ def test_what_must_be_found_again_is_stored_as_it_is(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_in_the_trainers_last_words(tmp_path: Path) -> None:
-    """The scheduler's log has it; what is raised, and stored by Airflow, has not."""
+    """The scheduler's log has it; what is raised, and stored by Airflow or by us, has not."""
 
     class Gateway:
+        def log_location(self, handle: str, replica: int) -> str:
+            return "/logs/trainer-0"
+
         def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
             return ["Traceback", WORDS]
 
     job = open_job(tmp_path, KEY, checkpoint_root="", try_number=1, max_tries=1)
-    log = RunDirLog(job.log.run_dir, KEY, redact=redactor(ENV))
-    ended = Submission(1, "app", "digest", Layer.FIRST, 1, 0, handle="x://s/app", ended=True)
-    ended.cause, ended.evidence = Cause.APPLICATION, WORDS
-    outcome = conclude(replace(job, log=log), ended, Gateway())
-    assert "hunter2" not in outcome.message
-    assert outcome.message.count("401 for ***") == 2
+    log = RunDirLog(RunDir(tmp_path / KEY.path), KEY, redact=redactor(ENV))
+    ledger = Ledger(log, log.claim(try_number=1, max_tries=1, mode="task"))
+    asked = Submission(1, "app", "digest", Layer.FIRST, 1, 0)
+    ledger.handed_over(ledger.intended(asked), "x://s/app")
+    (submission,) = ledger.history.submissions
+    failed = ReplicaStatus("trainer", 0, "FAILED", 1)
+    status = SchedulerStatus("FAILED", "failed", replicas=(failed,))
+    end = examine(log, submission, status, Gateway())
+    ledger.attempt_ended(submission, end.verdict, end.attempt, end.cursor)
+    outcome = conclude(replace(job, log=log), ledger.history, submission)
+    assert "401 for ***" in outcome.message
+    written = [path.read_text() for path in log.run_dir.logs()]
+    assert not any("hunter2" in text for text in (outcome.message, *written))

@@ -11,12 +11,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.utils.state import TaskInstanceState
+from torchx.specs import AppDef
 
 from airflow_ett import config
 from airflow_ett.errors import Fenced
 from airflow_ett.events import Cause, JobKey, RunDir
 from airflow_ett.hooks import reaper
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, write_note
+from airflow_ett.launch.gateway import Prepared
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.rundirlog import RunDirLog
@@ -125,8 +127,8 @@ class Cluster:
         return [event for event in log.launcher_events() if event.kind == kind]
 
     # what a gateway does
-    def prepare(self, **request: Any) -> dict[str, Any]:
-        return request
+    def prepare(self, **request: Any) -> Prepared:
+        return Prepared("fake", AppDef("app"), {}, None)
 
     def accelerators(self, prepared: Any) -> int:
         return 0
@@ -144,6 +146,9 @@ class Cluster:
     def cancel(self, handle: str) -> None:
         self.cancelled.append(handle)
         self.app = "CANCELLED"
+
+    def log_location(self, handle: str, replica: int = 0) -> str | None:
+        return None
 
     def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
         return []

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
+import airflow_ett.operators.stopping as module
 from airflow_ett.errors import ConfigurationError, TrainingFailed
 from airflow_ett.events import CursorFile, JobKey, JobState
 from airflow_ett.launch import gateway as gateway_module
@@ -39,10 +41,13 @@ GOOD: dict[str, Any] = {"task_id": "train", "component_args": ["--m", "pkg.train
         ("unknown_grace", float("inf")),
         ("unknown_grace", float("nan")),
         ("max_relaunches", -1),
+        ("max_relaunches", 1.5),
+        ("cfg", {"grace_s": timedelta(seconds=5)}),
+        ("cfg", {"cwd": Path("work")}),
         ("resource", "no.such.resource"),
     ],
 )
-def test_a_bad_parameter_is_named(parameter: str, value: Any) -> None:
+def test_r19_a_bad_parameter_is_named_at_parse(parameter: str, value: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         TorchXTrainingOperator(**{**GOOD, parameter: value})
     assert caught.value.parameter == parameter
@@ -147,12 +152,27 @@ def test_a_clear_right_after_a_cancel_waits_for_the_app_that_is_still_saving(
     assert ending.cancels == 1
 
 
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        ("running", AirflowRescheduleException),
+        ("restarting", AirflowSkipException),
+        ("scheduled", AirflowSkipException),
+        ("up_for_retry", AirflowSkipException),
+        ("failed", TrainingFailed),
+    ],
+)
 def test_a_task_that_is_killed_while_it_waits_begins_nothing(
-    context: dict[str, Any], ending: EndingScheduler
+    context: dict[str, Any],
+    ending: EndingScheduler,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    error: type[Exception],
 ) -> None:
+    monkeypatch.setattr(module, "airflow_state", lambda key: state)
     operator = TorchXTrainingOperator(**GOOD, poll_interval=0.01)
     operator.on_kill()
-    with pytest.raises(TrainingFailed, match="before it began"):
+    with pytest.raises(error):
         operator._hold(context)
     assert ending.looks == 4
     assert not (ending.run_dir.parent / "g2").exists()

@@ -1,0 +1,74 @@
+"""How the process of a task ends that Airflow stops: by what Airflow's own state says.
+
+==========================  ============================  =========================================
+what happened               the training                  how the process ends
+==========================  ============================  =========================================
+a user marked it failed     cancelled once, job closed    failed: that is what the user said
+marked success or skipped   cancelled once, job closed    skipped: nobody is told of a failure
+a user cleared it           cancelled; next try resumes   skipped: nothing has failed
+the worker is evicted       goes on                       rescheduled: the try goes on elsewhere
+given to another process    goes on                       skipped: the task is not this process's
+==========================  ============================  =========================================
+
+Airflow keeps its own state in all rows but that of the eviction, whatever the process says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
+
+from airflow_ett.errors import LaunchError, TrainingFailed
+from airflow_ett.events import Cause
+from airflow_ett.hooks.kill import Kill, airflow_state, meaning
+from airflow_ett.operators.ending import KILL_WAIT_S
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+    from airflow_ett.launch.watcher import Watcher
+
+MOVED_DELAY = timedelta(seconds=60)
+"""After an eviction the same try goes on so much later: by then Airflow has heard that the process
+is over. It takes a try that goes on before that for one that was killed, and fails it."""
+
+
+def stop(log: Logger, key: Mapping[str, Any], watcher: Watcher | None) -> NoReturn:
+    """Do what the kill of a task's process asks for and raise what ends the process.
+
+    ``key`` holds the fields of the job's key. Without a ``watcher`` the job has not begun, or its
+    log is away.
+    """
+    state = airflow_state(key)
+    kill = meaning(state, held=True)
+    log.info("Task stopped while it is %s: %s", state, kill)
+    if kill is Kill.MOVED:
+        if state != "running":
+            raise AirflowSkipException("Airflow has given this task to another process.")
+        at = datetime.now(UTC) + MOVED_DELAY
+        raise AirflowRescheduleException(at)  # type: ignore[no-untyped-call]
+    told = watcher is None or _tell(log, watcher, kill)
+    if kill is Kill.CLEARED:
+        raise AirflowSkipException("Cleared by a user; the next try resumes.")
+    if told and state in ("success", "skipped"):
+        raise AirflowSkipException(f"Marked {state} by a user.")
+    raise TrainingFailed("Ended by a user.", cause=Cause.USER_CANCELLED)
+
+
+def _tell(log: Logger, watcher: Watcher, kill: Kill) -> bool:
+    """Have the training ended as a user wants; return whether the scheduler could be told.
+
+    If not, it is told again by whoever comes next: the task's end, or after a clear the next try.
+    """
+    try:
+        if kill is Kill.CLEARED:
+            watcher.user_restart()
+        else:
+            watcher.user_cancel(KILL_WAIT_S)
+    except LaunchError as error:
+        log.warning("%s It is told again.", error)
+        return False
+    return True
