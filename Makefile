@@ -11,14 +11,15 @@ B ?= step
 # Two threads of a small model only get into each other's way.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint bench soak clean system
+.PHONY: help demo test lint bench soak chaos clean system
 
 help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step or B=metric: a benchmark of bench/, side by side, with its targets"
+	@echo "make bench   B=step, metric or launch: a benchmark of bench/, side by side, with targets"
 	@echo "make soak    the demo SOAK_RUNS times"
+	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan"
 	@echo "make clean   remove the environment, the demo and all caches"
 
 # KEEP=0 stops everything at the end even on a terminal; PORT=8080 picks the port.
@@ -42,6 +43,10 @@ soak: $(STAMP)
 	  echo "soak run $$run of $(SOAK_RUNS)"; \
 	  $(BIN)/airflow-ett demo --no-keep; \
 	done
+
+# Its last line is the tally, its exit code the result.
+chaos: $(STAMP)
+	@$(BIN)/python -m tests.system.chaos --n $(or $(N),30) $(if $(SEED),--seed $(SEED))
 
 clean:
 	@rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \

@@ -1,0 +1,104 @@
+"""A trainer without PyTorch that saves under the product's lease and ends where it is told to.
+
+It trains until the file ``goal`` in its place tells a cursor, and stops exactly there. For its
+whole life it holds a lock in its place: one that finds it held by another living trainer, or that
+resumes from other content than it asked for, writes that down in ``wrong``. A file of each trainer
+says to which step it came.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from airflow_ett.trainer import Session, checkpointer
+
+STEP_S, SAVE_EVERY_S, UPLOAD_S = 0.05, 0.7, 0.25
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--place", type=Path, required=True)
+place: Path = parser.parse_args().place
+
+
+class Position:
+    """All of the training's state."""
+
+    step = 0
+
+
+class Files:
+    """In place of torch's shards: one file with the position, written beside the training."""
+
+    def __init__(self, ranks: Any, objects: Mapping[str, Any]) -> None:
+        self._position: Position = objects["position"]
+        self._pool = ThreadPoolExecutor(1)
+
+    def save(self, folder: Path) -> Future[None]:
+        """Write the present position, slowly."""
+        return self._pool.submit(_write, folder, self._position.step)
+
+    def load(self, folder: Path, *, weights_only: bool = False) -> None:
+        """Take the position over."""
+        self._position.step = json.loads((folder / "position.json").read_text())
+
+    def close(self) -> None:
+        """End the writing thread."""
+        self._pool.shutdown()
+
+
+def _write(folder: Path, step: int) -> None:
+    folder.mkdir(parents=True)
+    with (folder / "position.json").open("w") as file:
+        json.dump(step, file)
+        file.flush()
+        os.fsync(file.fileno())
+    time.sleep(UPLOAD_S)
+
+
+def tell(name: str, *words: object) -> None:
+    """Add a line to a file of the place."""
+    with (place / name).open("a") as file:
+        file.write(" ".join(map(str, (os.getpid(), time.time_ns(), *words))) + "\n")
+
+
+def be_alone() -> int:
+    """Take the lock, or write down who lives beside this trainer; return what keeps it."""
+    handle = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+    except BlockingIOError:
+        tell("wrong", "overlaps with", os.pread(handle, 20, 0).decode())
+    return handle
+
+
+def steps(position: Position) -> Iterator[int]:
+    """Yield steps up to the goal, without an end where there is none yet."""
+    goal = place / "goal"
+    while not goal.exists() or position.step < int(goal.read_text()):
+        yield position.step
+
+
+setattr(checkpointer, "Shards", Files)  # noqa: B010 - a type of another name
+
+place.mkdir(parents=True, exist_ok=True)
+lock = be_alone()
+trained = os.open(place / f"trained-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+with Session() as ett:
+    position = Position()
+    saver = ett.checkpointer(every_s=SAVE_EVERY_S, position=position)
+    start = saver.restore()
+    tell("starts", ett.attempt, start)
+    if position.step != start:
+        tell("wrong", "resumed at", start, "with the content of", position.step)
+    for step in ett.track(steps(position), cursor=start):
+        time.sleep(STEP_S)
+        position.step = step + 1
+        ett.step(step + 1 - start)
+        os.pwrite(trained, f"{step + 1:12}".encode(), 0)
