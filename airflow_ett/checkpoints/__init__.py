@@ -1,4 +1,7 @@
-"""Checkpoints on disk: layout, manifest, commit, newest, retention. Standard library only."""
+"""Checkpoints, on disk or behind a URI: layout, manifest, commit, newest, retention.
+
+Standard library only; fsspec for URIs with a scheme of their own.
+"""
 
 from airflow_ett.checkpoints.catalog import (
     Checkpoint,
@@ -9,7 +12,7 @@ from airflow_ett.checkpoints.catalog import (
     verify,
 )
 from airflow_ett.checkpoints.commit import commit, discard, retain
-from airflow_ett.checkpoints.layout import folder_name, local_path
+from airflow_ett.checkpoints.layout import folder, folder_name
 from airflow_ett.checkpoints.manifest import FileDigest, Manifest
 
 __all__ = [
@@ -18,9 +21,9 @@ __all__ = [
     "Manifest",
     "commit",
     "discard",
+    "folder",
     "folder_name",
     "list_checkpoints",
-    "local_path",
     "newest_committed",
     "newest_verified",
     "open_checkpoint",

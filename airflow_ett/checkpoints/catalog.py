@@ -9,9 +9,16 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from airflow_ett.checkpoints.layout import LEASE, MANIFEST, MARKER, local_path, parse_name
+from airflow_ett.checkpoints.layout import (
+    LEASE,
+    MANIFEST,
+    MARKER,
+    Folder,
+    folder,
+    listing,
+    parse_name,
+)
 from airflow_ett.checkpoints.manifest import FileDigest, Manifest, digest_file
 from airflow_ett.errors import CheckpointError
 from airflow_ett.events import AttemptId
@@ -23,13 +30,13 @@ _log = logging.getLogger(__name__)
 class Checkpoint:
     """A committed checkpoint: its folder, its manifest, and the manifest's sha256 (hexadecimal)."""
 
-    path: Path
+    path: Folder
     manifest: Manifest
     digest: str
 
     @property
     def uri(self) -> str:
-        """The folder's absolute path, as :func:`open_checkpoint` takes it."""
+        """The folder's absolute path or URI, as :func:`open_checkpoint` takes it."""
         return str(self.path)
 
     @property
@@ -59,7 +66,7 @@ def list_checkpoints(root: str) -> list[Checkpoint]:
     Raises :class:`ConfigurationError` for a root that cannot be used, ``OSError`` for one that
     cannot be read.
     """
-    return _scan(local_path(root))[0]
+    return _scan(folder(root))[0]
 
 
 def newest_committed(root: str) -> Checkpoint | None:
@@ -67,7 +74,7 @@ def newest_committed(root: str) -> Checkpoint | None:
 
     Raises as :func:`list_checkpoints` does.
     """
-    found, skipped = _scan(local_path(root))
+    found, skipped = _scan(folder(root))
     _warn(root, found[-1] if found else None, skipped)
     return found[-1] if found else None
 
@@ -77,7 +84,7 @@ def newest_verified(root: str) -> Checkpoint | None:
 
     Reads whole files, from the newest on, until one holds. Raises as :func:`list_checkpoints` does.
     """
-    found, skipped = _scan(local_path(root))
+    found, skipped = _scan(folder(root))
     good = None
     while found and good is None:
         candidate = found.pop()
@@ -91,18 +98,18 @@ def newest_verified(root: str) -> Checkpoint | None:
 
 
 def open_checkpoint(uri: str) -> Checkpoint:
-    """Return the committed checkpoint in the folder ``uri`` (a path or a ``file://`` URI).
+    """Return the committed checkpoint in the folder ``uri`` (a path or a URI).
 
     Raises :class:`CheckpointError` that says what is missing; digests are left to :func:`verify`.
     """
-    path = local_path(uri)
+    path = folder(uri)
     if not path.is_dir():
         raise CheckpointError(f"checkpoint {path}: no such folder")
     try:
         content = (path / MANIFEST).read_bytes()
         marker = (path / MARKER).read_text().strip()
     except (OSError, ValueError) as error:
-        missing = Path(getattr(error, "filename", None) or MARKER).name
+        missing = str(getattr(error, "filename", None) or MARKER).rpartition("/")[2]
         raise CheckpointError(f"checkpoint {path}: not committed, {missing} is missing") from error
     digest = hashlib.sha256(content).hexdigest()
     if marker != digest:
@@ -131,11 +138,11 @@ def verify(checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"checkpoint {checkpoint.path}: {name} is damaged (its digest)")
 
 
-def _scan(root: Path) -> tuple[list[Checkpoint], list[str]]:
+def _scan(root: Folder) -> tuple[list[Checkpoint], list[str]]:
     """Return committed checkpoints, oldest first, and what is wrong with everything else."""
     found: list[Checkpoint] = []
     skipped: list[str] = []
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
+    for path in listing(root) if root.is_dir() else []:
         if path.name == LEASE:
             continue
         if parse_name(path.name) is None or path.is_symlink():

@@ -15,8 +15,12 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from airflow_ett.checkpoints.remote import RemotePath
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.events import AttemptId
+
+Folder = Path | RemotePath
+"""Where a checkpoint, or a file of one, lies."""
 
 MANIFEST = "manifest.json"
 MARKER = "COMMITTED"
@@ -39,20 +43,30 @@ def parse_name(name: str) -> tuple[int, AttemptId] | None:
     return cursor, AttemptId(*attempt)
 
 
-def local_path(uri: str) -> Path:
-    """Return the path of a checkpoint root or folder, given as a path or a ``file://`` URI.
+def folder(uri: str) -> Folder:
+    """Return what lies at a path or a URI; one with a scheme but ``file`` is fsspec's.
 
-    Raises :class:`ConfigurationError` for a relative path and for every other scheme.
+    Raises :class:`ConfigurationError` for a relative path, and where fsspec does not know it.
     """
+    if "://" in uri and urlsplit(uri).scheme != "file":
+        return RemotePath(uri)
+    return _local(uri)
+
+
+def listing(path: Folder) -> list[Folder]:
+    """Return what is in a folder, by name. Raises ``OSError``."""
+    entries: list[Folder] = [*path.iterdir()]
+    return sorted(entries, key=str)
+
+
+def _local(uri: str) -> Path:
     parts = urlsplit(uri)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         path = Path(unquote(parts.path))
     elif "://" not in uri:
         path = Path(uri)
     else:
-        raise ConfigurationError(
-            "checkpoint_uri", f"{uri!r} is neither a path nor a file:// URI on this host"
-        )
+        raise ConfigurationError("checkpoint_uri", f"{uri!r} is no file:// URI on this host")
     if not path.is_absolute():
         raise ConfigurationError("checkpoint_uri", f"{uri!r} must be an absolute path")
     return path

@@ -9,13 +9,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
+from airflow_ett.checkpoints.layout import Folder
 from airflow_ett.errors import CheckpointError
 from airflow_ett.events import AttemptId
 
 _VERSION = 1
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,11 @@ class Manifest:
             raise CheckpointError(f"manifest cannot be read: {error!r}") from error
 
 
-def digest_file(path: Path) -> FileDigest:
+def digest_file(path: Folder) -> FileDigest:
     """Return size and sha256 of a file's content; raises ``OSError``."""
+    digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return FileDigest(file.tell(), digest.hexdigest())
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileDigest(size, digest.hexdigest())

@@ -80,7 +80,8 @@ class JobContext:
     former generation left, taken by ``auto`` while this one has none; ``init_from`` weights only.
     ``hwm`` is the high-water mark inherited with it. ``epoch`` is the launcher's claim.
     ``resume_cursor`` is where the launcher saw a committed checkpoint of this very job when it
-    submitted, 0 where it saw none.
+    submitted, 0 where it saw none. ``failures_per_hour`` is how often a training like this one is
+    interrupted, by the launcher's history; None where that is not known.
     """
 
     key: JobKey
@@ -94,6 +95,7 @@ class JobContext:
     hwm: int = 0
     grace_s: float = 30.0
     resume_cursor: int = 0
+    failures_per_hour: float | None = None
 
     def encode(self) -> str:
         """Return the context as base64url text without padding: no comma, no quote, no newline."""

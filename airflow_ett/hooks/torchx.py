@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from airflow.sdk.bases.hook import BaseHook
 
 from airflow_ett import config
-from airflow_ett.checkpoints import local_path
+from airflow_ett.checkpoints import folder
 from airflow_ett.errors import ConfigurationError, EttError
 from airflow_ett.hooks.masking import redact
 
@@ -83,10 +83,11 @@ class TorchXHook(BaseHook):
         if not self.checkpoint_root:
             return f"run directories and checkpoints go to {run_root}"
         try:
-            checkpoints = local_path(self.checkpoint_root)
+            checkpoints = folder(self.checkpoint_root)
         except ConfigurationError as error:
             raise ConfigurationError("checkpoint_root", error.problem) from error
-        _check_usable("checkpoint_root", checkpoints)
+        if isinstance(checkpoints, Path):
+            _check_usable("checkpoint_root", checkpoints)
         return f"run directories go to {run_root}, checkpoints to {checkpoints}"
 
 

@@ -6,10 +6,10 @@ metadata is made of, so it can run nothing. Byte items (pickles, too) are not re
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import warnings
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 
+from airflow_ett.checkpoints.layout import Folder
 from airflow_ett.errors import PublishError
 
 METADATA_FILE = ".metadata"
@@ -47,18 +48,31 @@ class _MetadataUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} does not belong into checkpoint metadata")
 
 
+class _Files:
+    """Torch's file operations, as far as reading needs them, on a folder of ours."""
+
+    @contextlib.contextmanager
+    def create_stream(self, path: Folder, mode: str) -> Iterator[Any]:
+        with path.open(mode) as stream:
+            yield stream
+
+    def concat_path(self, path: Folder, suffix: str) -> Folder:
+        return path / suffix
+
+
 class _Reader(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not typed here
     """Reads the shards of a checkpoint whose metadata was read safely before."""
 
-    def __init__(self, folder: Path, metadata: Any) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Folder, metadata: Any) -> None:
+        super().__init__(str(folder))
         self._metadata = metadata
+        self.fs, self.path = _Files(), folder
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
         return self._metadata
 
 
-def read_tensors(folder: Path, files: Collection[str], prefix: str) -> dict[str, Any]:
+def read_tensors(folder: Folder, files: Collection[str], prefix: str) -> dict[str, Any]:
     """Return the tensors whose names begin with ``prefix`` and a dot, under the rest of the name.
 
     ``files`` are the names of the checkpoint's verified files; none else is opened.
@@ -83,7 +97,7 @@ def read_tensors(folder: Path, files: Collection[str], prefix: str) -> dict[str,
     return plain
 
 
-def _read_metadata(folder: Path, files: Collection[str]) -> Any:
+def _read_metadata(folder: Folder, files: Collection[str]) -> Any:
     path = folder / METADATA_FILE
     if METADATA_FILE not in files:
         raise PublishError(f"{path}: missing from the checkpoint's manifest")
@@ -101,7 +115,7 @@ def _read_metadata(folder: Path, files: Collection[str]) -> Any:
     return metadata
 
 
-def _require_finite(folder: Path, tensors: dict[str, Any]) -> None:
+def _require_finite(folder: Folder, tensors: dict[str, Any]) -> None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             bad = int((~tensor.isfinite()).sum())

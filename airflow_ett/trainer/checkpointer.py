@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from airflow_ett import checkpoints
-from airflow_ett.errors import CheckpointError
+from airflow_ett.checkpoints import FileDigest
+from airflow_ett.checkpoints.layout import Folder
+from airflow_ett.errors import CheckpointError, ConfigurationError
 from airflow_ett.events import Kind
 from airflow_ett.trainer.committing import Committer
 from airflow_ett.trainer.fence import Fence
 from airflow_ett.trainer.journal import Journal
+from airflow_ett.trainer.pacing import NEVER, Pace
 from airflow_ett.trainer.phases import Phases
 from airflow_ett.trainer.place import Place
 from airflow_ett.trainer.ranks import Ranks
 from airflow_ett.trainer.restoring import choose
+from airflow_ett.trainer.saveerrors import is_failure, reason
 from airflow_ett.trainer.shards import Shards
 from airflow_ett.trainer.stepclock import StepClock
+from airflow_ett.trainer.uploads import Upload
 
-_NEVER = 1 << 62
+_LATE_NS = 60_000_000_000
+_TRIES = 2
+"""Of the last save: the first may have found the disk full, and made room."""
 
 
 class Checkpointer:
     """Saves and restores the objects given to :meth:`Session.checkpointer`.
 
-    A save copies the state while the training waits, and is written and committed beside it. A
-    failed one is warned about and the training goes on; the last one must succeed. Only the trainer
-    that has the directory's lease commits: one that a later attempt has replaced warns and stops.
+    A save copies the state while the training waits, and is written and committed beside it, one at
+    a time: the next one is put off until the last is committed. With ``background`` False the
+    training waits for all of it, which needs no memory for a copy.
+
+    A failed save is warned about and the training goes on: to stop it would lose for certain what
+    the next save may still keep. With ``on_failed_save="raise"`` the next step raises instead. The
+    last save must succeed in any case. Only the trainer that has the directory's lease commits: one
+    that a later attempt has replaced warns and stops.
     """
 
     def __init__(
@@ -40,24 +49,31 @@ class Checkpointer:
         phases: Phases,
         clock: StepClock,
         objects: Mapping[str, Any],
-        every_s: float | None,
+        every_s: float | Literal["auto"] | None,
+        *,
+        background: bool = True,
+        on_failed_save: Literal["warn", "raise"] = "warn",
     ) -> None:
         self._place = place
         self._journal = journal
         self._phases = phases
         self._clock = clock
-        self._root = checkpoints.local_path(place.context.checkpoints)
+        self._background = background
+        if on_failed_save not in ("warn", "raise"):
+            raise ConfigurationError("on_failed_save", f"{on_failed_save!r} is no policy")
+        self._raises = on_failed_save == "raise"
+        self._root = checkpoints.folder(place.context.checkpoints)
         self._ranks = Ranks(place.world_size)
         self._shards = Shards(self._ranks, objects)
-        self._every_ns = None if every_s is None else int(every_s * 1e9)
-        self._due_at: int | None = None
-        self._saved = 0
-        self._pending: threading.Thread | Future[Any] | None = None
+        self._pace = Pace(every_s, place.context.failures_per_hour)
+        self._safe = 0
+        self._upload: Upload | None = None
+        self._problem: str | None = None
         self._entered = False
         self._committer: Committer | None = None
         if self._ranks.first:
             fence = Fence(place, self._root, journal, clock.hurry)
-            self._committer = Committer(place, self._root, journal, phases, fence)
+            self._committer = Committer(place, self._root, journal, fence)
 
     @property
     def superseded(self) -> bool:
@@ -84,88 +100,118 @@ class Checkpointer:
             if found is None:
                 return 0
             source, weights_only = found
-            self._shards.load(source.path, weights_only=weights_only)
+            self._shards.load(source, weights_only=weights_only)
         if weights_only:
             return 0
         cursor: int = source.cursor
         self._clock.restart(cursor, hwm=cursor)
         if self._committer is not None and source.path.parent == self._root:
             self._committer.last = source
-        self._saved = cursor
+        self._safe = cursor
         data = {"checkpoint": source.uri, "cursor": cursor, "hwm": self._clock.hwm}
         self._journal.emit(Kind.RESUMED, data)
         return cursor
 
+    def at_first_batch(self) -> None:
+        """Let the random numbers go on where they were saved.
+
+        Making a loader's iterator draws some, which the straight training drew long before.
+        """
+        self._shards.own.put_back_random()
+
     def at_edge(self, *, stop: bool) -> int:
         """Save between two steps if it is due, or because the training is to stop (one process).
 
-        Returns the monotonic time of the next due save.
+        Returns the monotonic time of the next due save. Raises :class:`CheckpointError` after a
+        failed save, where that is wanted.
         """
-        due = self._due()
         if not self.solo:
-            return _NEVER
+            return NEVER
+        if self._raises and self._problem is not None:
+            raise self._failure(self._problem)
         if stop or self.superseded:
             if self._clock.cursor > self._saved and not self.superseded:
                 self.save(wait=True)
             self._clock.stop = True
-        elif due:
+        elif self._due():
             self.save()
-        return self._due_at or _NEVER
+        return NEVER if self._busy else self._pace.due_ns
 
     def at_step(self, *, stop: bool) -> None:
-        """Count a step of several ranks, and at the agreed ones decide with them."""
+        """Count a step of several ranks, and at the agreed ones decide with them.
+
+        Raises :class:`CheckpointError` on all of them after a failed save, where that is wanted.
+        """
         if not self._ranks.tick():
             return
         try:
-            decision = self._ranks.agree(due=self._due(), stop=stop or self.superseded)
+            decision = self._ranks.agree(
+                due=self._due(),
+                stop=stop or self.superseded,
+                fail=self._raises and self._problem is not None,
+            )
         except Exception as error:  # a peer is gone: nothing can be saved together any more
             self._journal.warn("The ranks cannot agree on checkpoints any more", error)
             self._clock.each_step = None
             self._clock.stop = self._clock.stop or stop
             return
-        if decision.stop and self._clock.cursor > self._saved:
-            self.save(wait=True)
+        if decision.fail:
+            raise self._failure(self._problem or "the first rank tells why")
+        if decision.stop:
+            # What the first rank could not commit the others believe to be saved.
+            if self._ranks.share(self._clock.cursor > self._saved):
+                self.save(wait=True)
         elif decision.save:
             self.save()
         self._clock.stop = decision.stop
 
     def save(self, *, wait: bool = False, anchor: bool = False) -> None:
-        """Save the present state under the present cursor; ``wait`` until it is committed."""
+        """Save the present state under the present cursor; ``wait`` until it is committed.
+
+        All ranks call it. A state that is committed is not saved again.
+        """
         cursor = self._clock.cursor
         path = self._root / checkpoints.folder_name(cursor, self._place.attempt)
+        self._pace.at_once = False
         span = self._phases.begin("checkpoint_save")
         try:
             self.join()
+            begun = time.monotonic_ns()
             self._enter()
-            upload = self._shards.save(path)
-            self._saved = cursor
+            if self._committed_cursor() == cursor:
+                span.end()
+                return
+            write = self._shards.take(path, copy=self._background)
+            staging = time.monotonic_ns() - begun
         except BaseException as error:
             span.end()
-            if not _is_failure(error):
+            if not is_failure(error):
                 raise
-            self._journal.warn(f"Checkpoint {path} could not be saved", error)
+            self._give_up(path, error)
             return
         finally:
-            self._due_at = time.monotonic_ns() + self._every_ns if self._every_ns else None
-        self._pending = upload
-        if self._committer is not None:
-            self._pending = self._committer.start(upload, path, cursor, anchor=anchor)
+            self._pace.saved()
+        upload = Upload(
+            cursor, lambda: self._finish(path, cursor, write, anchor), self._clock.hurry
+        )
+        self._upload = upload
+        upload.start(background=self._background)
         if wait and not anchor:
             self.join()
         blocking = span.end()
-        data = {"checkpoint": str(path), "cursor": cursor, "blocking_ns": blocking}
-        self._journal.emit(Kind.CHECKPOINT_SAVED, data)
+        self._pace.saved(blocking if self._ranks.first and not wait else None)
+        data = {"checkpoint": str(path), "cursor": cursor}
+        data |= {"blocking_ns": blocking, "staging_ns": staging}
+        if upload.error is None:
+            self._journal.emit(Kind.CHECKPOINT_SAVED, data)
         if wait:
             self.join()
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the upload in flight, at most ``timeout`` seconds."""
-        pending, self._pending = self._pending, None
-        if isinstance(pending, threading.Thread):
-            pending.join(timeout)
-        elif pending is not None:
-            with contextlib.suppress(TimeoutError):
-                pending.exception(timeout)  # the first rank tells what went wrong
+        upload = self._upload
+        if upload is not None and upload.join(timeout) and upload.error is None:
+            self._safe = upload.cursor
 
     def leave_anchor(self) -> None:
         """At the end of a training: have its last state committed, as the checkpoint to publish.
@@ -175,13 +221,13 @@ class Checkpointer:
         cursor = self._clock.cursor
         self.join()
         if self._committed_cursor() != cursor:
-            if self._lost() is None:
-                self.save(wait=True, anchor=True)
+            for _ in range(_TRIES):
+                if self._lost() is None and self._committed_cursor() != cursor:
+                    self.save(wait=True, anchor=True)
             if self._committed_cursor() != cursor:
-                raise self._lost() or CheckpointError(
-                    f"the training is complete, but its last state (cursor {cursor}) could not be "
-                    f"saved in {self._root}: see the warnings before; clear the task to go on from "
-                    "the checkpoint before it"
+                raise self._lost() or self._failure(
+                    self._problem or "see the warnings before",
+                    f"the training is complete, but its last state (cursor {cursor})",
                 )
         elif self._committer is not None and self._committer.last is not None:
             self._committer.tell(self._committer.last, upload_ns=0, anchor=True)
@@ -195,6 +241,8 @@ class Checkpointer:
     def close(self) -> None:
         """Free what the saves needed."""
         self._shards.close()
+        if not self._busy:
+            self._ranks.close()
         if self._committer is not None:
             self._committer.fence.close()
 
@@ -207,12 +255,70 @@ class Checkpointer:
             raise refused
         self._entered = True
 
+    @property
+    def _busy(self) -> bool:
+        return self._upload is not None and not self._upload.over
+
+    @property
+    def _saved(self) -> int:
+        """The cursor up to which the training is saved, or is being saved."""
+        upload = self._upload
+        return upload.cursor if upload is not None and upload.error is None else self._safe
+
+    def _finish(
+        self, path: Folder, cursor: int, write: Callable[[], Mapping[str, FileDigest]], anchor: bool
+    ) -> None:
+        """Write and commit: the second half of a save. Raises what goes wrong, after telling it."""
+        lane = self._phases.begin("checkpoint_upload") if self._background else None
+        try:
+            if self._committer is None:
+                write()
+            else:
+                self._committer.commit(path, cursor, write, anchor=anchor)
+            self._problem = None
+        except BaseException as error:
+            self._give_up(path, error)
+            raise
+        finally:
+            if lane is not None:
+                lane.end()
+        if self._committer is not None:
+            self._committer.thin_out()
+
+    def _give_up(self, path: Folder, error: BaseException) -> None:
+        self._problem = reason(error)
+        if self._committer is not None:
+            if not self._raises:
+                problem = CheckpointError(self._problem)
+                self._journal.warn(f"Checkpoint {path} could not be saved", problem)
+            if self._committer.clean_up(path, error):
+                self._pace.at_once = True
+        self._clock.hurry()
+
+    def _failure(
+        self, problem: str, what: str = "training stops because its state"
+    ) -> CheckpointError:
+        return CheckpointError(
+            f"job {self._place.context.key}, attempt {self._place.attempt}: {what} could not be "
+            f"saved in {self._root}: {problem}. Clear the task to go on from the checkpoint before "
+            "it"
+        )
+
     def _due(self) -> bool:
-        if self._every_ns is None:
+        """Whether it is time to save, and the upload in flight, if any, is over."""
+        late_ns = time.monotonic_ns() - self._pace.due_ns
+        if self._busy:
+            self._tell_late(late_ns)
             return False
-        if self._due_at is None:
-            self._due_at = time.monotonic_ns() + self._every_ns
-        return time.monotonic_ns() >= self._due_at and self._clock.cursor != self._saved
+        return late_ns >= 0 and self._clock.cursor != self._saved
+
+    def _tell_late(self, late_ns: int) -> None:
+        if self._upload is not None and late_ns > max(self._pace.every_ns, _LATE_NS):
+            seconds = (time.monotonic_ns() - self._upload.begun_ns) / 1e9
+            late = TimeoutError(
+                f"cursor {self._upload.cursor} has been written for {seconds:.0f} s"
+            )
+            self._journal.warn(f"The next checkpoint waits for the last in {self._root}", late)
 
     def _lost(self) -> CheckpointError | None:
         lost = self._committer.fence.lost if self._committer else None
@@ -223,8 +329,3 @@ class Checkpointer:
         last = self._committer.last if self._committer else None
         cursor: int | None = self._ranks.share(last.cursor if last else None)
         return cursor
-
-
-def _is_failure(error: BaseException) -> bool:
-    """Whether it says that something failed, torch's CheckpointException included."""
-    return isinstance(error, Exception) or type(error).__name__ == "CheckpointException"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from airflow_ett.checkpoints.holder import Holder
+from airflow_ett.checkpoints.layout import Folder
 from airflow_ett.checkpoints.lease import Lease
 from airflow_ett.errors import CheckpointError
 from airflow_ett.trainer.journal import Journal
@@ -27,13 +28,15 @@ class Fence:
     """
 
     def __init__(
-        self, place: Place, root: Path, journal: Journal, on_superseded: Callable[[], None]
+        self, place: Place, root: Folder, journal: Journal, on_superseded: Callable[[], None]
     ) -> None:
         self._place = place
         self._root = root
         self._journal = journal
         self._on_superseded = on_superseded
-        self._lease = Lease(root, _holder(place))
+        # An object store cannot make a file for one of several alone; the run directory can.
+        shared = root if isinstance(root, Path) else place.run_dir.checkpoints
+        self._lease = Lease(shared, _holder(place))
         self._closed = threading.Event()
         self._beating = False
         self.held = False

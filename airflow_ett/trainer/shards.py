@@ -1,21 +1,25 @@
 """Torch's side of a checkpoint: what is saved of which object, and how it gets back into it.
 
 Modules and optimizers go through torch's distributed checkpoint under their plain parameter names
-(compiled, wrapped or sharded as they may be), so that another world size can read them. Every other
-object's state is written by the first rank into a file of its own.
+(compiled, wrapped or sharded as they may be), so that another world size can read them. The state
+of every other object, and the random numbers, each rank keeps for itself.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Mapping
-from concurrent.futures import Future
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
+from airflow_ett.checkpoints import Checkpoint, FileDigest
+from airflow_ett.checkpoints.layout import Folder
 from airflow_ett.errors import CheckpointError, ConfigurationError
+from airflow_ett.trainer.ownstate import OwnState
 from airflow_ett.trainer.ranks import Ranks
+from airflow_ett.trainer.saveerrors import is_failure, reason
+
+_Part = TypeVar("_Part")
 
 
 class Shards:
@@ -32,7 +36,7 @@ class Shards:
         self._ranks = ranks
         self._modules: dict[str, Any] = {}
         self._optimizers: dict[str, tuple[Any, Any]] = {}
-        self._others: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         self._stager: Any = None
         kinds = torch.nn.Module, torch.optim.Optimizer
         for name, thing in objects.items():
@@ -42,65 +46,51 @@ class Shards:
             if isinstance(thing, kinds[0]):
                 self._modules[name] = thing
             elif not isinstance(thing, kinds[1]):
-                self._others[name] = thing
+                others[name] = thing
         for name, thing in objects.items():
             if isinstance(thing, kinds[1]):
                 self._optimizers[name] = (self._owner(name, thing), thing)
+        self.own = OwnState(ranks, others)
+        self._names = ", ".join([*self._modules, *self._optimizers, *others])
 
-    def save(self, folder: Path) -> Future[Any]:
-        """Copy the present state and begin to write it into the new ``folder``.
+    def take(self, folder: Folder, *, copy: bool) -> Callable[[], Mapping[str, FileDigest]]:
+        """Take the present state; return what writes it into the new ``folder``.
 
-        All ranks call it. The state may change once it returns; the future is done when all files
-        of all ranks are written and synced. Raises what torch raises.
+        All ranks call it, and then what it returns: that may be done on another thread, and tells
+        the first rank what all of them have written and synced. With ``copy`` the state may change
+        once this method returns: it is copied at once, and not during the next step, because a
+        forward pass already changes buffers.
+
+        Raises :class:`CheckpointError` on every rank where any has failed.
         """
-        import torch
-        import torch.distributed.checkpoint as dcp
-        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
-        if self._ranks.first:
+        def mine() -> tuple[dict[str, Any], dict[str, bytes]]:
             folder.mkdir(parents=True, exist_ok=True)
-            for name, thing in self._others.items():
-                with (folder / f"state-{name}.pt").open("wb") as file:
-                    torch.save(thing.state_dict(), file)
-                    file.flush()
-                    os.fsync(file.fileno())
-        if self._stager is None:
-            # One for all saves: it reuses its buffers, and only the first save pays for them.
-            pin = torch.cuda.is_available()
-            self._stager = DefaultStager(StagingOptions(pin, False, False, pin))
-        future: Future[Any] = dcp.async_save(
-            self._state(),
-            storage_writer=dcp.FileSystemWriter(folder),
-            async_stager=self._stager,
-            process_group=self._group,
-            no_dist=not self._ranks.several,
-        )
-        return future
+            own = self.own.encode()
+            state = self._state()
+            return self._copy(state) if copy else state, own
 
-    def load(self, folder: Path, *, weights_only: bool = False) -> None:
-        """Load ``folder`` into the objects, in place; ``weights_only`` the modules alone.
+        state, own = self._agreed(mine)
+        return partial(self._write, folder, state, self.own.mine(own))
 
-        All ranks call it. Raises :class:`CheckpointError` where it does not fit the objects.
+    def load(self, checkpoint: Checkpoint, *, weights_only: bool = False) -> None:
+        """Load a checkpoint into the objects, in place; ``weights_only`` the modules alone.
+
+        All ranks call it. Raises :class:`CheckpointError` on all of them where it does not fit the
+        objects of any.
         """
-        import torch
-        import torch.distributed.checkpoint as dcp
-        from torch.distributed.checkpoint.api import CheckpointException
-
-        state = self._state(weights_only=weights_only)
         try:
-            dcp.load(
-                state,
-                storage_reader=dcp.FileSystemReader(folder),
-                process_group=self._group,
-                no_dist=not self._ranks.several,
-            )
-            self._put_back(state)
-            for name, thing in {} if weights_only else self._others.items():
-                path = folder / f"state-{name}.pt"
-                thing.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-        except (CheckpointException, Exception) as error:  # the former is no subclass of the latter
+            state = self._agreed(lambda: self._state(weights_only=weights_only))
+            self._read(checkpoint.path, state)
+            self._agreed(lambda: self._put_back(state))
+            if not weights_only:
+                self._agreed(lambda: self.own.put_back(checkpoint))
+        except BaseException as error:  # torch's CheckpointException is no Exception
+            if not is_failure(error):
+                raise
+            problem = str(error) if isinstance(error, CheckpointError) else reason(error)
             raise CheckpointError(
-                f"checkpoint {folder} does not fit {', '.join(self._names)}: {error}"
+                f"checkpoint {checkpoint.path} does not fit {self._names}: {problem}"
             ) from error
 
     def close(self) -> None:
@@ -113,9 +103,66 @@ class Shards:
     def _group(self) -> Any:
         return self._ranks.uploads if self._ranks.several else None
 
-    @property
-    def _names(self) -> list[str]:
-        return [*self._modules, *self._optimizers, *self._others]
+    def _agreed(self, work: Callable[[], _Part]) -> _Part:
+        """Do this rank's part; raise :class:`CheckpointError` on all ranks if it fails on any.
+
+        Else the others would wait for the one that failed in the next collective.
+        """
+        problem: BaseException | None = None
+        done: Any = None
+        try:
+            done = work()
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            problem = error
+        failed = self._ranks.concur(reason(problem) if problem else None)
+        if failed is not None:
+            raise CheckpointError(failed) from problem
+        part: _Part = done
+        return part
+
+    def _copy(self, state: dict[str, Any]) -> dict[str, Any]:
+        import torch
+        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+
+        if self._stager is None:
+            # One for all saves: it reuses its buffers, and only the first save pays for them.
+            pin = torch.cuda.is_available()
+            self._stager = DefaultStager(StagingOptions(pin, False, False, pin))
+        copied: dict[str, Any] = self._stager.stage(state)
+        return copied
+
+    def _read(self, folder: Folder, state: dict[str, Any]) -> None:
+        import torch.distributed.checkpoint as dcp
+
+        from airflow_ett.trainer.files import make_reader
+
+        dcp.load(
+            state,
+            storage_reader=make_reader(folder),
+            process_group=self._group,
+            no_dist=not self._ranks.several,
+        )
+
+    def _write(
+        self, folder: Folder, state: Any, own: Mapping[str, bytes]
+    ) -> Mapping[str, FileDigest]:
+        import torch.distributed.checkpoint as dcp
+
+        from airflow_ett.trainer.files import Writer
+
+        writer = Writer(folder, own)
+        dcp.save(
+            state,
+            storage_writer=writer,
+            process_group=self._group,
+            no_dist=not self._ranks.several,
+        )
+        written: dict[str, FileDigest] = {}
+        for files in self._ranks.gather(writer.written):
+            written |= files
+        return written
 
     def _owner(self, name: str, optimizer: Any) -> Any:
         """Return the module whose parameters the optimizer steps."""

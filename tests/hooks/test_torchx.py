@@ -96,7 +96,10 @@ def test_the_button_approves_and_submits_nothing(connect: Connect, tmp_path: Pat
         ({"scheduler": "slrum"}, "scheduler: there is no 'slrum'; installed: "),
         ({"scheduler": "local_cwd"}, "use local_detached instead"),
         ({"cfg": {"grace_s": "long"}}, "cfg: "),
-        ({"checkpoint_root": "s3://bucket"}, "checkpoint_root: 's3://bucket' is neither a path"),
+        (
+            {"checkpoint_root": "nowhere://bucket"},
+            "checkpoint_root: 'nowhere://bucket': Protocol not known",
+        ),
         ({"checkpoint_root": "checkpoints"}, "checkpoint_root: 'checkpoints' must be an absolute"),
     ],
 )

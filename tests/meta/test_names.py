@@ -11,7 +11,7 @@ PUBLIC = {
         read_cursor read_log slug trainer_writer""",
     "airflow_ett.trainer": "Session",
     "airflow_ett.checkpoints": """
-        Checkpoint FileDigest Manifest commit discard folder_name list_checkpoints local_path
+        Checkpoint FileDigest Manifest commit discard folder folder_name list_checkpoints
         newest_committed newest_verified open_checkpoint retain verify""",
     "airflow_ett.metric": """
         AttemptMetric COMPONENTS Checkpoint Compile Component Components Fold JobMetric Phase

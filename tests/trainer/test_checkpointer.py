@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
 TRAIN = """
-import hashlib, json, os, signal, sys, time
+import hashlib, json, os, random, signal, sys, time
 from pathlib import Path
 import torch
 from airflow_ett.trainer import Session
@@ -27,9 +27,12 @@ class Counter:
     def load_state_dict(self, state): self.seen = list(state["seen"])
 
 torch.manual_seed(3)
+random.seed(3)
 every, kill_at, total, pause = json.loads(os.environ.get("PLAN", "[null, 0, 400, 0]"))
 data = torch.randn(400, 8, generator=torch.Generator().manual_seed(1))
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+model = torch.nn.Sequential(
+    torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(16, 1)
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
 counter = Counter()
@@ -39,11 +42,11 @@ with Session() as ett:
     )
     start = saver.restore()
     print("start", start, flush=True)
-    starts = range(start, total, 4)
-    for number, at in enumerate(ett.track(starts, cursor=start), start=1):
-        batch = data[at : at + 4]
+    loader = torch.utils.data.DataLoader(data[start:total], batch_size=4)  # draws a seed at iter()
+    for number, batch in enumerate(ett.track(loader, cursor=start), start=1):
         optimizer.zero_grad()
-        model(batch).square().mean().backward()
+        noise = random.random() * torch.rand(4, 8)
+        model(batch + noise).square().mean().backward()
         optimizer.step()
         schedule.step()
         counter.seen.append(start + number * 4)
@@ -158,7 +161,9 @@ def test_sigterm_saves_the_last_step_and_ends_with_143(job: Any) -> None:
     assert record is not None
     assert newest(job).cursor == record.cursor < 400
     (saved,) = job.events(Kind.CHECKPOINT_SAVED)
-    assert saved.data["blocking_ns"] > 0
+    assert 0 < saved.data["staging_ns"] < saved.data["blocking_ns"]
+    (told,) = job.events(Kind.CHECKPOINT_COMMITTED)
+    assert 0 < told.data["upload_ns"] < saved.data["blocking_ns"]  # it was waited for
     job.next_submission()
     assert train(job, every=None).words["start"] == str(record.cursor)
 
@@ -217,6 +222,59 @@ def test_two_ranks_save_and_stop_together(job: Any) -> None:
     assert agent.returncode == 0, err
     assert f"start {stopped.cursor}" in out
     assert newest(job).cursor == stopped.cursor + 160
+
+
+LOADER = """
+import os, signal
+import torch
+from airflow_ett.trainer import Session
+
+class Loader:  # as torchdata's StatefulDataLoader: in the middle of an epoch it goes on there
+    def __init__(self):
+        self.epoch, self.given, self.restored = -1, 0, False
+    def __iter__(self):
+        if self.restored:
+            self.restored = False
+        else:
+            self.epoch, self.given = self.epoch + 1, 0
+        generator = torch.Generator().manual_seed(self.epoch)
+        order = torch.randperm(12, generator=generator).tolist()
+        while self.given < 12:
+            self.given += 1
+            yield order[self.given - 1]
+    def state_dict(self):
+        return {"epoch": self.epoch, "given": self.given}
+    def load_state_dict(self, state):
+        self.epoch, self.given, self.restored = state["epoch"], state["given"], True
+
+kill_at = int(os.environ["KILL_AT"])
+model, loader = torch.nn.Linear(1, 1), Loader()
+with Session() as ett:
+    saver = ett.checkpointer(model=model, loader=loader, every_s=0, background=False)
+    cursor = saver.restore()
+    while cursor < 36:
+        number = 0
+        for number, sample in enumerate(ett.track(loader, cursor=cursor), start=1):
+            print(loader.epoch, sample, flush=True)
+            ett.step(number)
+            if cursor + number == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        cursor += number
+"""
+
+
+def test_r27_a_stateful_loader_goes_on_in_the_middle_of_its_epoch(job: Any, tmp_path: Path) -> None:
+    straight = job.run(LOADER, KILL_AT="0")
+    assert straight.returncode == 0, straight.stderr
+    job.context = _elsewhere(job, tmp_path / "other")
+    seen = ""
+    for kill_at in (17, 30, 0):
+        done = job.run(LOADER, KILL_AT=str(kill_at))
+        assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
+        seen += done.stdout
+        job.next_submission()
+    assert seen == straight.stdout
+    assert len(seen.splitlines()) == 36
 
 
 class _Nothing:

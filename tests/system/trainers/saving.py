@@ -11,11 +11,13 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from airflow_ett.checkpoints import Checkpoint, FileDigest
+from airflow_ett.checkpoints.manifest import digest_file
 from airflow_ett.trainer import Session, checkpointer
 
 STEP_S, SAVE_EVERY_S, UPLOAD_S = 0.05, 0.7, 0.25
@@ -36,28 +38,32 @@ class Files:
 
     def __init__(self, ranks: Any, objects: Mapping[str, Any]) -> None:
         self._position: Position = objects["position"]
-        self._pool = ThreadPoolExecutor(1)
+        self.own = self
 
-    def save(self, folder: Path) -> Future[None]:
-        """Write the present position, slowly."""
-        return self._pool.submit(_write, folder, self._position.step)
+    def take(self, folder: Path, *, copy: bool) -> Callable[[], Mapping[str, FileDigest]]:
+        """Take the present position; return what writes it, slowly."""
+        return partial(_write, folder, self._position.step)
 
-    def load(self, folder: Path, *, weights_only: bool = False) -> None:
+    def load(self, checkpoint: Checkpoint, *, weights_only: bool = False) -> None:
         """Take the position over."""
-        self._position.step = json.loads((folder / "position.json").read_text())
+        self._position.step = json.loads((checkpoint.path / "position.json").read_text())
+
+    def put_back_random(self) -> None:
+        """There are no random numbers."""
 
     def close(self) -> None:
-        """End the writing thread."""
-        self._pool.shutdown()
+        """There is nothing to free."""
 
 
-def _write(folder: Path, step: int) -> None:
+def _write(folder: Path, step: int) -> Mapping[str, FileDigest]:
     folder.mkdir(parents=True)
-    with (folder / "position.json").open("w") as file:
+    path = folder / "position.json"
+    with path.open("w") as file:
         json.dump(step, file)
         file.flush()
         os.fsync(file.fileno())
     time.sleep(UPLOAD_S)
+    return {path.name: digest_file(path)}
 
 
 def tell(name: str, *words: object) -> None:

@@ -1,0 +1,113 @@
+"""Checkpoints behind a URI: the same promises, without folders, links and renames."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_ett import checkpoints
+from airflow_ett.checkpoints import Checkpoint
+from airflow_ett.checkpoints.layout import folder
+from airflow_ett.checkpoints.remote import RemotePath
+from airflow_ett.errors import CheckpointError, ConfigurationError
+from airflow_ett.events import AttemptId
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture(params=["local", "memory"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> RemotePath:
+    """A folder of a file system that fsspec knows."""
+    found = folder(f"{request.param}://{tmp_path}/job")
+    assert isinstance(found, RemotePath)
+    return found
+
+
+FIRST = AttemptId(1)
+
+
+def save(root: RemotePath, cursor: int, attempt: AttemptId = FIRST) -> Checkpoint:
+    path = root / checkpoints.folder_name(cursor, attempt)
+    path.mkdir()
+    (path / ".metadata").write_bytes(b"meta")
+    (path / "__0_0.distcp").write_bytes(b"w" * 100)
+    return checkpoints.commit(path, job="j", attempt=attempt, epoch=1, cursor=cursor)
+
+
+def test_what_is_committed_is_found_again_by_its_uri(root: RemotePath) -> None:
+    assert checkpoints.newest_committed(str(root)) is None
+    saved = save(root, 10)
+    assert saved.uri == f"{root}/c000000000000010-s1.0.0"
+    assert checkpoints.open_checkpoint(saved.uri) == saved
+    assert checkpoints.newest_verified(str(root)) == saved
+    assert (saved.manifest.size, set(saved.files)) == (104, {".metadata", "__0_0.distcp"})
+
+
+def test_r23_what_is_not_whole_is_passed_over_and_named(
+    root: RemotePath, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(root, 10)
+    (save(root, 20).path / "COMMITTED").unlink()
+    (save(root, 30).path / "__0_0.distcp").write_bytes(b"v" * 100)
+    (save(root, 40).path / "__0_0.distcp").unlink()
+    with caplog.at_level(logging.WARNING):
+        good = checkpoints.newest_verified(str(root))
+    assert good is not None
+    assert good.cursor == 10
+    (told,) = caplog.messages
+    for word in ("COMMITTED is missing", "__0_0.distcp is damaged", "__0_0.distcp cannot be read"):
+        assert word in told
+
+
+def test_retention_removes_what_is_older_and_what_is_dead(root: RemotePath) -> None:
+    for cursor in (10, 20, 30):
+        save(root, cursor)
+    (save(root, 40).path / "COMMITTED").unlink()
+    last = save(root, 25, AttemptId(2))
+    checkpoints.retain(root, keep=2, attempt=AttemptId(2))
+    assert [c.cursor for c in checkpoints.list_checkpoints(str(root))] == [25, 30]
+    assert {path.name for path in root.iterdir()} == {
+        last.path.name,
+        "c000000000000030-s1.0.0",
+    }
+    checkpoints.discard(last.path)
+    assert not last.path.is_dir()
+
+
+def test_a_file_that_another_rank_wrote_elsewhere_prevents_the_commit(root: RemotePath) -> None:
+    path = save(root, 10).path
+    (path / "COMMITTED").unlink()
+    for digest, problem in (
+        (checkpoints.FileDigest(3, "0" * 64), "cannot be seen on"),
+        (checkpoints.FileDigest(99, "0" * 64), "has 100 bytes, but its rank wrote 99"),
+    ):
+        name = "__1_0.distcp" if digest.size == 3 else "__0_0.distcp"
+        with pytest.raises(CheckpointError, match=problem):
+            checkpoints.commit(
+                path, job="j", attempt=AttemptId(1), epoch=1, cursor=10, written={name: digest}
+            )
+    assert checkpoints.newest_committed(str(root)) is None
+
+
+def test_whatever_a_file_system_raises_is_an_os_error(
+    root: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no credentials")
+
+    monkeypatch.setattr(type(root._fs), "ls", refuse)
+    monkeypatch.setattr(type(root._fs), "isdir", lambda *_: True)
+    with pytest.raises(OSError, match="RuntimeError: no credentials"):
+        checkpoints.list_checkpoints(str(root))
+
+
+def test_a_scheme_without_its_package_names_the_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="checkpoint_uri"):
+        folder("nowhere://bucket/x")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(ConfigurationError, match="needs fsspec"):
+        folder("s3://bucket/x")

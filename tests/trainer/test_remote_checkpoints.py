@@ -1,0 +1,59 @@
+"""A training whose checkpoints lie behind a URI: saved, resumed, thinned out, published."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_ett import checkpoints
+from airflow_ett.publish.tensors import read_tensors
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("torch", "fsspec"))), reason="needs torch and fsspec"
+    ),
+]
+
+TRAIN = """
+import torch, torch.distributed as dist
+from airflow_ett.trainer import Session
+with Session() as ett:
+    dist.init_process_group("gloo")
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    saver = ett.checkpointer(model=model, optimizer=optimizer, every_s=0)
+    start = saver.restore()
+    for number in ett.track(range(1, 11), cursor=start):
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        with torch.no_grad():
+            model.bias.fill_(start + number)
+        ett.step(number)
+    if dist.get_rank() == 0:
+        print("start", start)
+dist.destroy_process_group()
+"""
+
+
+def test_two_ranks_save_resume_and_leave_an_anchor_to_publish(job: Any, tmp_path: Path) -> None:
+    root = f"local://{tmp_path}/bucket/job"
+    job.context = replace(job.context, checkpoints=root)
+    for start in (0, 10, 20):
+        agent = job.agent(TRAIN, "--nproc", "2")
+        out, told = agent.communicate(timeout=120)
+        assert agent.returncode == 0, told
+        assert f"start {start}" in out
+        job.next_submission()
+    newest = checkpoints.newest_verified(root)
+    assert newest is not None
+    assert (newest.cursor, newest.uri) == (30, f"{root}/c000000000000030-s3.0.0")
+    assert len(checkpoints.list_checkpoints(root)) <= 2
+    assert (job.run_dir.checkpoints / ".lease").is_dir()
+    assert {path.name[0] for path in (tmp_path / "bucket" / "job").iterdir()} == {"c"}
+    tensors = read_tensors(newest.path, newest.files.keys(), "model")
+    assert tensors["bias"].tolist() == [30.0, 30.0]
