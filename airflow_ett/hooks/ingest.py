@@ -1,4 +1,4 @@
-"""Bring a running job's log into the store, on the way and at best effort."""
+"""The store, at best effort: a running job's log is brought into it, its DAG's past is asked."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _PATIENCE_S = 1.0
 
 _TURN_S = 2.0
 """Who does not get the process's store within that time ingests after its next look."""
+
+_LATELY_NS = 30 * 86_400 * 10**9
 
 _turn = threading.Lock()
 _opened: tuple[config.Settings, Store] | None = None
@@ -77,6 +79,24 @@ class BestEffortIngest:
         with contextlib.closing(_store(self._settings)) as store:
             store.check()
             ingest_run_dir(store, self._run_dir, self._folds)
+
+
+def failures_per_hour(settings: config.Settings, dag_id: str) -> float | None:
+    """Return how often a DAG's trainings were interrupted of late; None where nobody tells."""
+    from airflow_ett.store.queries import failures_per_hour as ask
+
+    if not _turn.acquire(timeout=_TURN_S):
+        return None
+    try:
+        with contextlib.closing(_store(settings)) as store:
+            store.check()
+            since_ns = time.time_ns() - _LATELY_NS
+            return ask(store, settings.deployment, dag_id, since_ns=since_ns)
+    except Exception as error:  # a training must not wait for its statistics
+        log.info("How often trainings of %s fail is not known: %s", dag_id, error)
+        return None
+    finally:
+        _turn.release()
 
 
 def _store(settings: config.Settings) -> Store:

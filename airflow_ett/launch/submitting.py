@@ -121,6 +121,7 @@ class Submitter:
             hwm=int(inherit.get("hwm") or 0),
             grace_s=prepared.grace_s,
             resume_cursor=resume_cursor,
+            failures_per_hour=request.failures_per_hour,
         )
         prepared.tell({JOB_VARIABLE: context.encode()})
         return prepared

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow_ett import config
 from airflow_ett.errors import Fenced, JobLogError, LaunchError, TrainingFailed
 from airflow_ett.events import Cause, JobKey
-from airflow_ett.hooks.ingest import BestEffortIngest
+from airflow_ett.hooks.ingest import BestEffortIngest, failures_per_hour
 from airflow_ett.hooks.job import JobHold, check_checkpoints, try_began_ns
 from airflow_ett.hooks.masking import redact
 from airflow_ett.hooks.memory import JobMemory
@@ -312,6 +312,7 @@ class TorchXTrainingOperator(BaseOperator):
             resume=str(self.resume),
             init_from=text(self.init_from),
             max_relaunches=self.max_relaunches,
+            failures_per_hour=failures_per_hour(hook.settings, key.dag_id),
         )
         if fold(job.log.launcher_events()).live is None:  # a live training has begun already
             check_checkpoints(request)

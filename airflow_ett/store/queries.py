@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from airflow_ett.events import AttemptId
 from airflow_ett.store import tables
@@ -17,6 +17,9 @@ _COLUMNS = (
     *("state", "quality", "frozen", "begin_ns", "end_ns", "wall_ns", "held_ns", "effective_ns"),
     *("ett_pct", "tts_ns", "nof", "accelerators", "revision", "updated_ns", "result"),
 )
+
+
+_HOUR_NS = 3_600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,21 @@ def dag_task_ids(store: Store, dag_id: str) -> list[str]:
     query = select(task).where(tables.job.c.dag_id == dag_id).distinct().order_by(task)
     with store.read() as connection:
         return list(connection.scalars(query))
+
+
+def failures_per_hour(store: Store, deployment: str, dag_id: str, *, since_ns: int) -> float:
+    """Return how often a DAG's trainings that began since then were interrupted (NoF per hour).
+
+    One failure in a day is taken for granted besides, so that little history weighs little.
+    """
+    job = tables.job.c
+    query = select(func.coalesce(func.sum(job.nof), 0), func.coalesce(func.sum(job.wall_ns), 0))
+    query = query.where(
+        job.deployment == deployment, job.dag_id == dag_id, job.begin_ns >= since_ns
+    )
+    with store.read() as connection:
+        failures, wall_ns = connection.execute(query).one()
+    return (int(failures) + 1) / (int(wall_ns) / _HOUR_NS + 24)
 
 
 def phases(store: Store, job: str) -> list[PhaseRow]:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import airflow_ett.hooks.ingest as module
+from airflow_ett import config
 from airflow_ett.events import RunDir
-from airflow_ett.hooks.ingest import BestEffortIngest
+from airflow_ett.hooks.ingest import BestEffortIngest, failures_per_hour
 from airflow_ett.store import open_store, queries, upgrade
 
 
@@ -36,6 +37,18 @@ def test_a_job_is_in_the_store_afterwards(
     with contextlib.closing(open_store(url)) as store:
         (job,) = queries.jobs(store)
     assert job.result["state"] == "succeeded"
+
+
+def test_the_past_of_a_dag_is_asked_for_and_can_be_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    assert failures_per_hour(config.load(), "ranker") is None
+    upgrade(url)
+    BestEffortIngest(run_dir)()
+    monkeypatch.setattr("time.time_ns", lambda: 1_790_000_000 * 10**9)
+    assert failures_per_hour(config.load(), "ranker") == pytest.approx(2 / 24, rel=0.01)
+    assert failures_per_hour(config.load(), "another") == 1 / 24
 
 
 @pytest.mark.parametrize(

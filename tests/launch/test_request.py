@@ -33,7 +33,7 @@ def test_it_changes_with_what_is_asked(change: dict[str, Any]) -> None:
 
 
 def test_it_does_not_change_with_what_becomes_of_it_nor_with_the_order_of_options() -> None:
-    same = replace(REQUEST, max_relaunches=9, cfg={"b": 2, "a": 1})
+    same = replace(REQUEST, max_relaunches=9, failures_per_hour=2.0, cfg={"b": 2, "a": 1})
     assert same.digest() == REQUEST.digest()
 
 

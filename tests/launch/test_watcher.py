@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -233,6 +234,12 @@ def test_an_unreachable_log_neither_submits_nor_cancels(bench: Any, monkeypatch:
 def test_the_log_is_streamed_once_whoever_reads(bench: Any) -> None:
     assert bench.watch().read_log() == "step 1\nstep 2\n"
     assert bench.watch(try_number=2).read_log() == ""
+
+
+def test_the_trainer_is_told_how_often_trainings_like_it_fail(bench: Any) -> None:
+    bench.request = replace(bench.request, failures_per_hour=0.25)
+    bench.watch()
+    assert bench.gateway.contexts[-1].failures_per_hour == 0.25
 
 
 def test_the_first_event_names_the_job_and_its_accelerators(bench: Any) -> None:

@@ -32,7 +32,12 @@ def test_r01_a_try_waits_for_its_run_root_and_goes_on(desk: Any, monkeypatch: An
     with pytest.raises(Exception, match="exited with code 1"):
         desk.run(task, desk.context(1, 1, task_state_store=store))
     runs.rename(desk.root / "unmounted")
-    monkeypatch.setattr(task, "_pause", lambda seconds: (desk.root / "unmounted").rename(runs))
+
+    def mount(seconds: float) -> None:
+        if not runs.exists():
+            (desk.root / "unmounted").rename(runs)
+
+    monkeypatch.setattr(task, "_pause", mount)
     result = desk.run(task, desk.context(2, 1, task_state_store=store))
     assert result["run_dir"].startswith(str(runs))
     assert [event.data["layer"] for event in desk.events("submitted")] == ["first", "airflow"]

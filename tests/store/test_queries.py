@@ -69,3 +69,15 @@ def test_a_dags_newest_jobs_are_found_by_index(filled: Store) -> None:
         plan = " ".join(str(row) for row in connection.execute(text(query)))
     assert "ix_ett_job_dag" in plan
     assert "TEMP B-TREE" not in plan
+
+
+def test_how_often_a_dag_fails_is_one_a_day_until_history_says_otherwise(filled: Store) -> None:
+    def rate(dag_id: str, since_ns: int = 0, deployment: str = "default") -> float:
+        return queries.failures_per_hour(filled, deployment, dag_id, since_ns=since_ns)
+
+    jobs = queries.jobs(filled, dag_ids=["a"])
+    failures, hours = sum(job.nof for job in jobs), sum(job.wall_ns for job in jobs) / S / 3600
+    assert (failures, hours) == (4, 4 * 90 / 3600)
+    assert rate("a") == pytest.approx((4 + 1) / (hours + 24))
+    assert rate("a", BEGIN + 3 * 86_400 * S) == pytest.approx((1 + 1) / (90 / 3600 + 24))
+    assert rate("never seen") == rate("a", deployment="staging") == 1 / 24
