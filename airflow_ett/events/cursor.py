@@ -1,9 +1,11 @@
 """The cursor file: where rank 0 stands in the data, exact even after SIGKILL.
 
-A memory-mapped record in two slots, written in turn, each with a counter and a checksum: a kill in
-the middle of a write leaves the other slot whole. It holds the interval that is still open, under
-the sequence number that the trainer would have used, so that whoever closes it (the trainer, its
-agent, the launcher) writes the same event and ingest keeps one.
+A memory-mapped record in two slots, written in turn: a kill in the middle of a write leaves the
+other slot whole. What a step changes has the record's count at both ends, so that a write that
+broke off is told for certain, and the whole record a checksum, which tells of other damage. It
+holds the interval that is still open, under the sequence number that the trainer would have used,
+so that whoever closes it (the trainer, its agent, the launcher) writes the same event and ingest
+keeps one.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +23,22 @@ from airflow_ett.events.record import AttemptId, Event
 from airflow_ett.events.vocabulary import Kind
 
 _MAGIC = 0x45545444
-_STEP = struct.Struct("<6q")
+_STEP = struct.Struct("<7q")
 _FRAME = struct.Struct("<11q")
 _SUM_AT = _STEP.size
 _FRAME_AT = _SUM_AT + 4
 _RECORD = _FRAME_AT + _FRAME.size
 _SLOT = 256
+_SLOTS = (0, _SLOT)
 _SIZE = 2 * _SLOT
 
 
 @dataclass(frozen=True, slots=True)
 class CursorRecord:
     """The record's content; times are UTC nanoseconds, cursors global samples.
+
+    ``closed``: 0 while the interval is open within a loop, 1 once it is closed (in a phase), 2
+    while it is open between or after the loops.
 
     ``seq`` is the number that the open interval will bear; the interval reaches from ``from_ns`` to
     ``to_ns`` and is made of ``step_ns``, ``wait_ns`` and ``other_ns``, which sum to its length.
@@ -60,9 +67,14 @@ class CursorRecord:
         """The attempt whose trainer wrote the record."""
         return AttemptId(self.submission, self.scheduler_restart, self.elastic_restart)
 
+    @property
+    def in_loop(self) -> bool:
+        """Whether a step is under way or a batch is waited for, and no phase goes on."""
+        return self.closed == 0
+
     def open_interval(self, job: str) -> Event | None:
         """Return the interval that the trainer left open as the event it would have written."""
-        if self.closed or self.to_ns <= self.from_ns:
+        if self.closed == 1 or self.to_ns <= self.from_ns:
             return None
         return Event(
             job=job,
@@ -86,11 +98,14 @@ class CursorRecord:
 
 
 class CursorFile:
-    """The writing side. ``step`` is one checksum and one copy, and calls no kernel.
+    """The writing side. ``step`` is one pack and one checksum, and calls no kernel.
 
     What a step changes stands first in a slot, what an interval fixes behind it, under one checksum
-    that starts from the fixed part's: so a step packs and sums only six numbers.
+    that starts from the fixed part's: so a step packs and sums only seven numbers. Adler-32 takes a
+    third of CRC-32's time.
     """
+
+    __slots__ = ("_bodies", "_count", "_frame_sum", "_map", "_sums")
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +118,10 @@ class CursorFile:
             os.close(handle)
         last = _newest(self._map[:_SIZE])
         self._count = last.count if last else 0
-        self._sum = 0
+        self._frame_sum = 0
+        view = memoryview(self._map)
+        self._bodies = tuple(view[at : at + _SUM_AT] for at in _SLOTS)
+        self._sums = tuple(view[at + _SUM_AT : at + _FRAME_AT].cast("I") for at in _SLOTS)
 
     def write(self, *fields: int) -> None:
         """Write the record's fields after ``count``, in the order of :class:`CursorRecord`."""
@@ -122,23 +140,25 @@ class CursorFile:
             closed,
             _MAGIC,
         )
-        self._sum = zlib.crc32(frame)
-        for _ in range(2):
-            at = ((self._count + 1) & 1) * _SLOT
-            self._map[at + _SUM_AT : at + _FRAME_AT] = bytes(4)  # void until it is whole again
-            self._map[at + _FRAME_AT : at + _RECORD] = frame
+        self._frame_sum = zlib.adler32(frame)
+        for _ in _SLOTS:
+            slot = (self._count + 1) & 1
+            self._sums[slot][0] = 0  # void until it is whole again
+            self._map[_SLOTS[slot] + _FRAME_AT : _SLOTS[slot] + _RECORD] = frame
             self.step(cursor, to_ns, steps, step_ns, wait_ns)
 
     def step(self, cursor: int, to_ns: int, steps: int, step_ns: int, wait_ns: int) -> None:
         """Write what a step changes of the interval that the last ``write`` opened."""
         self._count = count = self._count + 1
-        body = _STEP.pack(count, cursor, to_ns, steps, step_ns, wait_ns)
-        at = _SLOT if count & 1 else 0
-        checksum = zlib.crc32(body, self._sum)
-        self._map[at : at + 52] = body + checksum.to_bytes(4, "little")
+        slot = count & 1
+        body = self._bodies[slot]
+        _STEP.pack_into(body, 0, count, cursor, to_ns, steps, step_ns, wait_ns, count)
+        self._sums[slot][0] = zlib.adler32(body, self._frame_sum)
 
     def close(self) -> None:
         """Unmap the file."""
+        for view in (*self._bodies, *self._sums):
+            view.release()
         self._map.close()
 
 
@@ -153,7 +173,7 @@ def read_cursor(path: Path) -> CursorRecord | None:
 
 
 def _newest(content: bytes) -> CursorRecord | None:
-    records = [_slot(content[at : at + _SLOT]) for at in (0, _SLOT)]
+    records = [_slot(content[at : at + _SLOT]) for at in _SLOTS]
     return max((r for r in records if r), key=lambda record: record.count, default=None)
 
 
@@ -161,14 +181,14 @@ def _slot(content: bytes) -> CursorRecord | None:
     if len(content) < _RECORD:
         return None
     body, frame = content[:_SUM_AT], content[_FRAME_AT:_RECORD]
-    checksum = int.from_bytes(content[_SUM_AT:_FRAME_AT], "little")
-    if zlib.crc32(body, zlib.crc32(frame)) != checksum:
+    checksum = int.from_bytes(content[_SUM_AT:_FRAME_AT], sys.byteorder)
+    if zlib.adler32(body, zlib.adler32(frame)) != checksum:
         return None
-    count, cursor, to_ns, steps, step_ns, wait_ns = _STEP.unpack(body)
+    count, cursor, to_ns, steps, step_ns, wait_ns, last = _STEP.unpack(body)
     submission, scheduler, elastic, rank, pid, seq, hwm, from_ns, cursor_from, closed, magic = (
         _FRAME.unpack(frame)
     )
-    if magic != _MAGIC:
+    if magic != _MAGIC or last != count:
         return None
     return CursorRecord(
         count=count,

@@ -8,12 +8,14 @@ else has imported it, as ``torch.compile`` and every optimizer do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from airflow_ett.events import Kind
 from airflow_ett.trainer.journal import Journal
-from airflow_ett.trainer.phases import Phases, Span
+from airflow_ett.trainer.phases import MAIN, Phases, Span
 
 _COUNTERS = (("inductor", "fxgraph_cache_"), ("aot_autograd", "autograd_cache_"))
 
@@ -32,48 +34,60 @@ class _Finished(NamedTuple):
 
 
 class CompileWatcher:
-    """Writes a ``compile`` phase and a ``compile`` event for every outermost compilation."""
+    """Writes a ``compile`` phase and a ``compile`` event for every outermost compilation.
 
-    def __init__(self, journal: Journal, phases: Phases, offset: int) -> None:
+    Torch tells of the outermost one in the whole process: one that begins while another thread
+    compiles is not seen. ``hurry`` has :meth:`watch` called after the present step.
+    """
+
+    def __init__(
+        self, journal: Journal, phases: Phases, offset: int, *, hurry: Callable[[], None]
+    ) -> None:
         self._journal = journal
         self._phases = phases
         self._offset = offset
+        self._hurry = hurry
         self._running: _Running | None = None
-        self._finished: list[_Finished] = []
+        self._finished: deque[_Finished] = deque()
         # One object each, so that they are found again in torch's lists.
-        self._callbacks = (self._guard(self._begin), self._guard(self._end))
+        self._callbacks = (self._callback(self._begin), self._callback(self._end))
 
     def watch(self) -> None:
         """Hook into torch once it can compile, and write what was compiled since the last call.
 
-        Cheap; called between steps and at phase edges. ``torch._dynamo.reset()`` removes hooks, so
-        it looks again each time.
+        Cheap; called between steps and at phase edges, where the main lane alone heeds it.
+        ``torch._dynamo.reset()`` removes hooks, so it looks again each time.
         """
-        if self._finished:
-            self._report()
-        callback = sys.modules.get("torch._dynamo.callback")
-        handler = getattr(callback, "callback_handler", None)
-        if handler is None or self._callbacks[0] in handler.start_callbacks:
+        if self._phases.lane != MAIN:
             return
-        handler.register_start_callback(self._callbacks[0])
-        handler.register_end_callback(self._callbacks[1])
+        with self._guarded():
+            self._report()
+            handler = _callback_handler()
+            if handler is not None and self._callbacks[0] not in handler.start_callbacks:
+                handler.register_start_callback(self._callbacks[0])
+                handler.register_end_callback(self._callbacks[1])
 
     def unwatch(self) -> None:
         """Write what is left and take the hooks out."""
-        self._report()
-        handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
-        if handler is not None and self._callbacks[0] in handler.start_callbacks:
-            handler.remove_start_callback(self._callbacks[0])
-            handler.remove_end_callback(self._callbacks[1])
+        with self._guarded():
+            self._report()
+            handler = _callback_handler()
+            if handler is not None and self._callbacks[0] in handler.start_callbacks:
+                handler.remove_start_callback(self._callbacks[0])
+                handler.remove_end_callback(self._callbacks[1])
 
-    def _guard(self, act: Callable[[Any], None]) -> Callable[[Any], None]:
-        """An error in a callback would abort the user's compilation."""
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """An error, such as another torch may lead to, would end the user's loop or compilation."""
+        try:
+            yield
+        except Exception as error:
+            self._journal.warn("A compilation was not recorded", error)
 
+    def _callback(self, act: Callable[[Any], None]) -> Callable[[Any], None]:
         def guarded(arguments: Any) -> None:
-            try:
+            with self._guarded():
                 act(arguments)
-            except Exception as error:
-                self._journal.warn("A compilation was not recorded", error)
 
         return guarded
 
@@ -96,17 +110,25 @@ class CompileWatcher:
             "lane": running.span.lane,
         }
         ended = running.span.begin + length + self._offset
-        trigger = getattr(arguments.callback_trigger, "name", "")
+        trigger = str(getattr(arguments.callback_trigger, "name", "")).lower()
         self._finished.append(_Finished(str(arguments.compile_id), trigger, ended, data))
+        self._hurry()
 
     def _report(self) -> None:
         """Write compile events; torch files their reasons only after the end callback."""
-        finished, self._finished = self._finished, []
+        if not self._finished:
+            return
         reasons = _recompile_reasons()
-        for one in finished:
-            backward = " backward" if one.trigger == "LAZY_BACKWARD" else ""
-            data = {"id": one.id + backward, **one.data, "reason": reasons.get(one.id)}
+        while self._finished:
+            one = self._finished.popleft()
+            backward = " backward" if one.trigger == "lazy_backward" else ""
+            told = {"id": one.id + backward, "trigger": one.trigger or None}
+            data = {**told, **one.data, "reason": reasons.get(one.id)}
             self._journal.emit(Kind.COMPILE, data, time_ns=one.time_ns)
+
+
+def _callback_handler() -> Any:
+    return getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
 
 
 def _cache_counts() -> tuple[int, int]:

@@ -49,21 +49,22 @@ class Journal:
         log = self._log
         if log is None:
             return
-        with self._lock:
-            event = Event(
-                job=log.job,
-                writer=log.writer,
-                seq=self._take() if seq is None else seq,
-                time_ns=time.time_ns() if time_ns is None else time_ns,
-                kind=kind,
-                attempt=self._attempt,
-                rank=self._rank,
-                data=data or {},
-            )
-            try:
+        try:
+            with self._lock:
+                event = Event(
+                    job=log.job,
+                    writer=log.writer,
+                    seq=self._take() if seq is None else seq,
+                    time_ns=time.time_ns() if time_ns is None else time_ns,
+                    kind=kind,
+                    attempt=self._attempt,
+                    rank=self._rank,
+                    data=data or {},
+                )
                 log.copy(event)
-            except (OSError, ValueError, TypeError) as error:
-                self.warn(f"Events are lost: {log.path} cannot be written", error)
+        except (OSError, ValueError, TypeError) as error:
+            # Without the lock: a handler of the user's logging may well have phases of its own.
+            self.warn(f"Events are lost: {log.path} cannot be written", error)
 
     def reserve(self) -> int:
         """Take a number for an event to be written later."""

@@ -19,7 +19,8 @@ _spans = itertools.count()  # a process is one writer, however many Sessions it 
 class Phases:
     """Begins and ends phases. ``offset`` turns monotonic into UTC nanoseconds.
 
-    The thread that made it is the main lane; the others are lanes by their threads' names.
+    The thread that made it is the main lane, with those of autograd while it waits for them; the
+    others are lanes by their threads' names.
     """
 
     def __init__(self, journal: Journal, clock: StepClock, offset: int) -> None:
@@ -33,14 +34,25 @@ class Phases:
         """The calling thread's lane."""
         if threading.get_ident() == self._main:
             return MAIN
-        return threading.current_thread().name
+        thread = threading.current_thread()
+        if isinstance(thread, threading._DummyThread) and self._in_backward():
+            return MAIN
+        return thread.name
 
-    def begin(self, phase: str, *, synchronize: bool = True) -> Span:
-        """Begin a phase now and return it."""
+    def _in_backward(self) -> bool:
+        """Whether the main thread waits for autograd, whose own threads then do its work.
+
+        So it is with tensors on a GPU: their backward pass is compiled there, for instance.
+        """
+        frame = sys._current_frames().get(self._main)
+        return frame is not None and frame.f_code.co_name == "_engine_run_backward"
+
+    def begin(self, phase: str, *, synchronize: bool = True, at: int | None = None) -> Span:
+        """Begin a phase now, or as of monotonic ``at``, and return it."""
         lane = self.lane
         if synchronize and lane == MAIN:
             synchronize_cuda(self._journal)
-        now = time.monotonic_ns()
+        now = time.monotonic_ns() if at is None else at
         paused = lane == MAIN and self._clock.pause(now)
         if lane != MAIN:
             self._clock.hurry()

@@ -9,26 +9,26 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from airflow_ett.errors import EttError
 from airflow_ett.events import AttemptId, CursorFile, Kind, LogWriter, read_cursor, trainer_writer
-from airflow_ett.trainer import claim
+from airflow_ett.trainer import claim, rankreport, stacks
 from airflow_ett.trainer.compiling import CompileWatcher
 from airflow_ett.trainer.failure import describe, is_failure, write_error_file
 from airflow_ett.trainer.journal import Journal
 from airflow_ett.trainer.phases import Phases, Span
 from airflow_ett.trainer.place import Place, process_start_ns, read_place
 from airflow_ett.trainer.stepclock import StepClock
-from airflow_ett.trainer.termination import Termination
+from airflow_ett.trainer.termination import PREEMPTED_EXIT, Termination
 
 if TYPE_CHECKING:
     from airflow_ett.trainer.checkpointer import Checkpointer
 
 _Batch = TypeVar("_Batch")
 
-PREEMPTED_EXIT = 143
 _NEVER = 1 << 62
 _END = object()
 _log = logging.getLogger("airflow_ett.trainer")
@@ -46,9 +46,10 @@ class Session:
 
     Outside a launched job (without ``ETT_JOB``) it does nothing: nothing is written, nothing saved,
     ``restore`` returns 0. It raises nothing of its own into the loop: a log that cannot be written
-    is warned about once. Only the first process of a node writes a log. One Session at a time has
-    the word: one within another, or in a child process of it, does nothing but warn. After SIGTERM
-    the next step saves, ``track`` ends, and the block ends with ``SystemExit(143)``.
+    is warned about once. Only the first process of a node writes a log, the others tell their
+    agent. One Session at a time has the word: one within another, or in a child process of it, does
+    nothing but warn. After SIGTERM the next step saves, ``track`` ends, and the block ends with
+    ``SystemExit(143)``.
     """
 
     step: Callable[[int], None]
@@ -69,7 +70,9 @@ class Session:
         self._clock = self._make_clock()
         self.step = self._clock.step  # straight to it: every nanosecond here is paid per step
         self._phases = Phases(self._journal, self._clock, self._offset)
-        self._watcher = CompileWatcher(self._journal, self._phases, self._offset)
+        self._watcher = CompileWatcher(
+            self._journal, self._phases, self._offset, hurry=self._clock.hurry
+        )
 
     @property
     def attempt(self) -> AttemptId | None:
@@ -80,7 +83,7 @@ class Session:
     def preempted(self) -> bool:
         """Whether the training is to end early because of SIGTERM; ``track`` heeds it by itself."""
         if self._saver is not None and not self._saver.solo:
-            return self._clock.stop
+            return self._clock.stop or self._termination.bereaved() is not None
         return self._termination.received_ns is not None
 
     def __enter__(self) -> Session:
@@ -89,6 +92,7 @@ class Session:
         self._journal.open(_open_log(self._place))
         self._clock.keep(*_open_cursor(self._place))
         self._termination.install()
+        stacks.offer()
         _disable_in_children(self)
         started = {
             "role": "trainer",
@@ -121,8 +125,8 @@ class Session:
             raise
         finally:
             self._end(outcome)
-        if outcome == "preempted" and error is None:
-            raise SystemExit(PREEMPTED_EXIT)
+        if outcome == "preempted" and (error is None or not is_failure(error)):
+            raise SystemExit(PREEMPTED_EXIT)  # code 0 would be taken for a complete training
 
     def phase(self, name: str) -> Span:
         """Return a context manager that books its block to phase ``name``.
@@ -133,12 +137,25 @@ class Session:
         return self._phases.begin(name)
 
     def checkpointer(
-        self, *, every_s: float | None = None, **objects: Any
+        self,
+        *,
+        every_s: float | Literal["auto"] | None = "auto",
+        background: bool = True,
+        on_failed_save: Literal["warn", "raise"] = "warn",
+        **objects: Any,
     ) -> Checkpointer | _NoCheckpointer:
         """Return what saves and restores ``objects``, each with ``state_dict``/``load_state_dict``.
 
-        A save is due every ``every_s`` seconds, and at the end of the training. All ranks call it,
-        at the same point. Raises :class:`ConfigurationError` for an object that cannot be saved.
+        Models and their optimizers fit any number of ranks; of everything else, such as a loader
+        that knows its position, each rank has its own state again, and its own random numbers.
+
+        A save is due every ``every_s`` seconds (``auto``: as often as wastes least time; None:
+        never), and at the end of the training. It is written beside the training unless
+        ``background`` is False. ``on_failed_save`` says whether the training goes on after a failed
+        save or raises :class:`CheckpointError` at the next step; the last one must succeed.
+
+        All ranks call it, at the same point. Raises :class:`ConfigurationError` for an object that
+        cannot be saved.
         """
         self._watcher.watch()
         if self._place is None:
@@ -146,10 +163,17 @@ class Session:
         from airflow_ett.trainer.checkpointer import Checkpointer  # not before it is needed
 
         saver = Checkpointer(
-            self._place, self._journal, self._phases, self._clock, objects, every_s
+            self._place,
+            self._journal,
+            self._phases,
+            self._clock,
+            objects,
+            every_s,
+            background=background,
+            on_failed_save=on_failed_save,
         )
         if not saver.solo:
-            self._clock.each_step = lambda: saver.at_step(stop=self._signalled())
+            self._clock.each_step = lambda: self._at_step(saver)
         self._saver = saver
         return saver
 
@@ -166,13 +190,16 @@ class Session:
         if self._clock.stop:
             return ()
         first = self._clock.idle
-        self._clock.request(cursor)
+        requested = self._clock.request(cursor)
         if not first:
             return batches
-        with self.phase("first_batch"):
+        with self._phases.begin("first_batch", at=requested):
             iterator = iter(batches)
+            if self._saver is not None:
+                self._saver.at_first_batch()
             head: Any = next(iterator, _END)
-        return () if head is _END else itertools.chain((head,), iterator)
+        self._at_edge()  # a first step may compile for longer than the grace after a SIGTERM
+        return () if head is _END or self._clock.stop else itertools.chain((head,), iterator)
 
     def _signalled(self) -> bool:
         received = self._termination.received_ns
@@ -180,6 +207,15 @@ class Session:
             self._signal_told = True
             self._journal.emit(Kind.SIGNAL, {"signal": "SIGTERM"}, time_ns=received)
         return received is not None
+
+    def _at_step(self, saver: Checkpointer) -> None:
+        """Have several ranks agree on what follows, unless one of them is known to be gone."""
+        stop = self._signalled()
+        if stop and self._termination.bereaved():
+            self._clock.each_step = None
+            self._clock.stop = True
+        else:
+            saver.at_step(stop=stop)
 
     def _at_edge(self) -> int:
         """Do what is to be done now and then between two steps; return when to come again."""
@@ -194,13 +230,19 @@ class Session:
         """Save what is to be saved at the end; return the outcome."""
         saver = self._saver
         self._signalled()
-        if error is not None and is_failure(error):
-            self._tell_failure(error)
+        exits = isinstance(error, SystemExit) and self._termination.received_ns is not None
+        if exits or (error is not None and is_failure(error)):
+            # Where in a step it came is not known, so the present state is not one to save.
+            if error is not None and not exits:
+                self._tell_failure(error)
             if saver is not None:
                 saver.join(timeout=self._place.context.grace_s if self._place else None)
-            return "error"
+            return "preempted" if exits else "error"
         preempted = self.preempted
-        if saver is not None and preempted:
+        bereaved = self._termination.bereaved()
+        if saver is not None and not saver.solo and bereaved:
+            saver.join(timeout=max(0.0, bereaved.grace_s - 1.0))  # it may have had its share
+        elif saver is not None and preempted:
             saver.leave_last()
         elif saver is not None:
             saver.leave_anchor()
@@ -253,11 +295,14 @@ class _NoCheckpointer:
 
 
 def _open_log(place: Place) -> LogWriter | None:
-    """Return the log to write, on the first process of a node."""
-    if place.local_rank != 0:
-        return None
+    """Return the log to write; only a node's first process has one in the run directory."""
     writer = trainer_writer(place.attempt, place.rank, os.getpid())
     path = place.run_dir.nodes / f"{writer}.jsonl"
+    if place.local_rank != 0:
+        told = os.environ.get(rankreport.VARIABLE)
+        if not told:
+            return None
+        path = Path(told)
     try:
         return LogWriter(path, job=place.context.key.id, writer=writer)
     except OSError as error:

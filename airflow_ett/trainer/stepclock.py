@@ -21,7 +21,6 @@ _Batch = TypeVar("_Batch")
 INTERVAL_NS = 10_000_000_000
 """The longest time after which an interval is closed."""
 
-_NEVER = 1 << 62
 _MOST = (1 << 62) - 1  # what the cursor file can hold, with room to spare
 _IDLE, _WAIT, _STEP, _OTHER, _PAUSED = range(5)
 _mono = time.monotonic_ns
@@ -44,6 +43,7 @@ class StepClock:
         "_hwm",
         "_identity",
         "_journal",
+        "_looping",
         "_mark",
         "_micro",
         "_mode",
@@ -81,7 +81,7 @@ class StepClock:
         self.stop = False
         self.each_step: Callable[[], None] | None = None
         self._mode = self._resumes_as = _IDLE
-        self._tracked = False
+        self._tracked = self._looping = False
         self._pauses = 0
         self._micro: tuple[int, int, int] | None = None
         self._start = self._mark = self._steps = self._step_ns = self._wait_ns = 0
@@ -112,18 +112,24 @@ class StepClock:
         self.cursor = self._base = self._start_cursor = cursor
 
     def hurry(self) -> None:
-        """Have the interval closed and ``on_edge`` called after the present step; any thread."""
+        """Have the interval closed and ``on_edge`` called after the present step; any thread.
+
+        Between two steps at once, when the loop asks for its next batch.
+        """
         self._close_at = self._edge_at = 0
 
-    def request(self, cursor: int | None) -> None:
-        """The loop asks a loader, whose first batch lies at ``cursor``, for its first batch."""
+    def request(self, cursor: int | None) -> int:
+        """The loop asks a loader, whose first batch lies at ``cursor``, for its first batch.
+
+        Returns when, in monotonic nanoseconds.
+        """
         now = _mono()
         if cursor is not None:
             cursor = self._sane(cursor, base=0)
         if cursor is not None and cursor != self.cursor:
             self._jump(cursor, now)
         self._base = self.cursor
-        self._tracked = True
+        self._tracked = self._looping = True
         if self.idle:
             self._open(now)
         if self._mode == _PAUSED:
@@ -131,6 +137,8 @@ class StepClock:
         else:
             self._mark = now
             self._mode = _WAIT
+            self._frame(now)
+        return now
 
     def track(self, loader: Callable[[], Iterable[_Batch]]) -> Iterator[_Batch]:
         """Yield a loader's batches, telling waiting from working, until ``stop``.
@@ -149,6 +157,11 @@ class StepClock:
                     break
                 now = _mono()
                 if self._mode == _OTHER:
+                    if now >= self._edge_at:  # SIGTERM since the step, or a long evaluation
+                        self._edge(now)
+                        if self.stop:
+                            break
+                        now = _mono()
                     self._mark = now
                     self._mode = _WAIT
                 elif self._mode == _STEP:
@@ -160,11 +173,9 @@ class StepClock:
         """End a step: ``samples`` of the present loader are trained."""
         now = _mono()
         cursor = self._base + samples if type(samples) is int else -1
-        if not 0 <= cursor <= _MOST:
-            cursor = self._sane(samples, self._base)
+        if not self.cursor <= cursor <= self._ceiling:
+            cursor = self._odd_cursor(samples)
         if self._mode == _STEP:
-            if cursor > self._ceiling or cursor < self.cursor:
-                self._set_apart(cursor)
             self._step_ns += now - self._mark
             self._micro = None
         elif self._mode != _OTHER:
@@ -217,10 +228,12 @@ class StepClock:
         """Nothing is requested any more; what was begun and not stepped is other time."""
         if self._mode == _WAIT:
             self._wait_ns += _mono() - self._mark
+        self._looping = False
         if self._mode == _PAUSED:
             self._resumes_as = _OTHER
         elif self._mode != _IDLE:
             self._abandon_step()
+            self._frame(_mono())
 
     def _sane(self, samples: object, base: int) -> int:
         """Return ``base`` and ``samples`` as a cursor; the present one where they make none."""
@@ -232,6 +245,13 @@ class StepClock:
         except Exception as error:  # whatever the user's type raises must not reach the loop
             self._journal.warn("A step or cursor is no number of samples: it moves nothing", error)
             return self.cursor
+
+    def _odd_cursor(self, samples: object) -> int:
+        """Return the cursor of a step that passes the mark, goes back, or makes none."""
+        cursor = self._sane(samples, self._base)
+        if self._mode == _STEP and not self.cursor <= cursor <= self._ceiling:
+            self._set_apart(cursor)
+        return cursor
 
     def _odd_step(self, cursor: int, now: int) -> None:
         """A step that ends within a phase, which has its time; or the first one, untracked."""
@@ -275,7 +295,7 @@ class StepClock:
         """Give the step in progress an interval of its own: it passes the mark, or goes back."""
         self._split()
         self._hwm = self.hwm
-        self._ceiling = self._hwm if cursor < self.cursor else _NEVER
+        self._ceiling = self._hwm if cursor < self.cursor else _MOST
         self.hurry()
 
     def _edge(self, now: int) -> None:
@@ -351,7 +371,7 @@ class StepClock:
                 self._step_ns,
                 self._wait_ns,
                 to - self._start - self._step_ns - self._wait_ns,
-                int(closed),
+                1 if closed else 0 if self._looping else 2,
             )
 
 

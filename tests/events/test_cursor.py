@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from airflow_ett.events import AttemptId, CursorFile, read_cursor
 
 FIELDS = (2, 1, 0, 0, 55, 3, 640, 700, 1_000, 2_000, 600, 4, 600, 300, 100, 0)
@@ -60,6 +62,8 @@ def test_the_cursor_is_exact_after_sigkill(tmp_path: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
+
+import pytest
 from airflow_ett.events import CursorFile
 file = CursorFile(Path({str(tmp_path / "cursor")!r}))
 for cursor in range(1, 50_001):
@@ -76,3 +80,44 @@ sys.stdin.read()
     record = read_cursor(tmp_path / "cursor")
     assert record is not None
     assert record.cursor == 50_000
+
+
+@pytest.fixture
+def stepped(tmp_path: Path) -> tuple[Path, bytes, bytes]:
+    """A cursor file, as it was two steps ago and as the newest step left it in the same slot."""
+    path = tmp_path / "cursor"
+    file = CursorFile(path)
+    file.write(*FIELDS)
+    for number in range(1, 4):
+        file.step(640 + number, 2_000 + 100 * number, 4 + number, 600 + 90 * number, 300)
+        if number == 1:
+            before = path.read_bytes()
+    return path, before, path.read_bytes()
+
+
+def _cursor(path: Path, content: bytes) -> int | None:
+    path.write_bytes(content)
+    record = read_cursor(path)
+    return record and record.cursor
+
+
+def test_a_step_that_broke_off_anywhere_never_counts(stepped: tuple[Path, bytes, bytes]) -> None:
+    """642 stands whole in the other slot; the slot of 643 is a mixture with what it held before."""
+    path, before, after = stepped
+    at = next(i for i in range(0, 512, 256) if _cursor(path, bytes(i) + after[i:][:256]) == 643)
+    for cut in range(at + 1, at + 60):
+        for mixture in (
+            after[:cut] + before[cut : at + 256] + after[at + 256 :],
+            after[:at] + before[at:cut] + after[cut:],
+            after[:cut] + bytes(at + 60 - cut) + after[at + 60 :],
+        ):
+            assert _cursor(path, mixture) == (643 if mixture == after else 642)
+
+
+def test_a_flipped_bit_voids_its_record(stepped: tuple[Path, bytes, bytes]) -> None:
+    path, _, after = stepped
+    at = next(i for i in range(0, 512, 256) if _cursor(path, bytes(i) + after[i:][:256]) == 643)
+    for bit in range(8 * (60 + 88)):
+        damaged = bytearray(after)
+        damaged[at + bit // 8] ^= 1 << bit % 8
+        assert _cursor(path, bytes(damaged)) == 642

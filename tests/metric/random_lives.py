@@ -131,6 +131,8 @@ def _go_ahead(events: list[Event], choose: random.Random) -> list[Event]:
 
 def _scramble(events: list[Event], choose: random.Random) -> list[Event]:
     """Put junk in place of a field."""
+    if not events:
+        return events  # torn to nothing
     at = choose.randrange(len(events))
     data = dict(events[at].data)
     if data:

@@ -95,6 +95,20 @@ def test_the_slowest_rank_of_each_phase(history) -> None:
     assert slowest["first_batch"] == (1, 5 * S)
 
 
+def test_a_rank_without_a_log_may_be_the_slowest(history) -> None:
+    """Its agent tells what it spent; what cannot be read counts as nothing."""
+    history.open("local").submit(0).session(0, 1)
+    history.phase("first_batch", 2, 4).phase("evaluation", 4, 9).steps(9, 21, (0, 1))
+    phases = {"first_batch": 3 * S, "evaluation": 4 * S, "device_init": "long"}
+    spent = {"phases": phases, "steps": 1, "step_ns": 5 * S, "wait_ns": 7 * S}
+    for rank, told in ((5, spent), (6, {"phases": 9}), (7, "much")):
+        data = {"role": "trainer", "spent": told}
+        history.add("process_ended", 21, data, attempt=(1, 0, 0), rank=rank)
+    history.session_ended(21).ended(21, None).job_ended(21)
+    slowest = history.measure().attempts[0].slowest
+    assert slowest == {"first_batch": (5, 3 * S), "evaluation": (0, 5 * S), "data_wait": (5, 7 * S)}
+
+
 def test_a_live_job_that_hangs_shows_no_progress_and_books_none(history) -> None:
     """The agent beats, nobody says ``stalled``: shown as no progress since 14, not booked."""
     history.open().submit(0).state(2, allocated=1).session(2, 3).train(4, 14, (0, 10))

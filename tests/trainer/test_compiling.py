@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_ett.events import Kind
+from airflow_ett.metric import measure
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -30,6 +34,7 @@ def test_compilations_are_phases_with_reasons(job: Any, covered: Any) -> None:
     events = job.events()
     compiled = [e for e in events if e.kind == Kind.COMPILE]
     assert [e.data["id"] for e in compiled[:2]] == ["0/0", "0/0 backward"]
+    assert [e.data["trigger"] for e in compiled[:2]] == ["dynamo", "lazy_backward"]
     begins = [e for e in events if e.kind == Kind.PHASE_BEGIN and e.data["phase"] == "compile"]
     assert len(begins) == len(compiled)
     assert {e.data["lane"] for e in begins} == {"main"}
@@ -56,3 +61,84 @@ def test_a_recompile_says_why(job: Any) -> None:
     first, second = job.events(Kind.COMPILE)
     assert first.data["reason"] is None
     assert "size mismatch" in second.data["reason"]
+
+
+def test_what_the_caches_gave_is_told_compilation_by_compilation(job: Any, tmp_path: Path) -> None:
+    """The real compiler, twice: the first time it builds a kernel, then it finds it."""
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    done = job.run(
+        """
+        import torch
+        from airflow_ett.trainer import Session
+        with Session() as ett:
+            kernel = torch.compile(lambda x: (x.sin() * 2 + 1).sum(), dynamic=False)
+            for samples in ett.track([1, 2]):
+                kernel(torch.ones(8, 4))
+                torch._dynamo.reset()
+                ett.step(samples)
+        """,
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
+        TORCHINDUCTOR_COMPILE_THREADS="1",
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (event.data for event in job.events(Kind.COMPILE))
+    assert (first["hits"], first["misses"]) == (0, 2)  # inductor's cache and AOTAutograd's
+    assert (second["hits"], second["misses"]) == (2, 0)
+    assert second["duration_ns"] < first["duration_ns"]
+
+
+def test_a_compilation_is_told_after_the_step_even_if_the_next_one_kills(job: Any) -> None:
+    done = job.run("""
+        import os, torch
+        from airflow_ett.trainer import Session
+        with Session() as ett:
+            double = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+            for samples in ett.track([1, 2]):
+                if samples == 2:
+                    os.kill(os.getpid(), 9)
+                double(torch.ones(8))
+                ett.step(samples)
+    """)
+    assert done.returncode == -9
+    (event,) = job.events(Kind.COMPILE)
+    assert (event.data["trigger"], event.data["lane"]) == ("dynamo", "main")
+
+
+def test_only_the_main_lane_counts(job: Any, covered: Any) -> None:
+    """A thread's compilations lie beside; those of autograd's threads are waited for."""
+    done = job.run("""
+        import _thread, threading, torch
+        from airflow_ett.trainer import Session
+        from torch._dynamo.callback import CallbackTrigger, callback_handler
+
+        def compile_backward(done):
+            with callback_handler.install_callbacks(CallbackTrigger.LAZY_BACKWARD, "9/0"):
+                pass
+            done.release()
+
+        def _engine_run_backward():  # what the main thread is in while a GPU's thread works
+            done = threading.Lock()
+            done.acquire()
+            _thread.start_new_thread(compile_backward, (done,))
+            done.acquire()
+
+        with Session() as ett:
+            double = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+            for samples in ett.track([1, 2]):
+                if samples == 1:
+                    beside = threading.Thread(target=double, args=(torch.ones(8),), name="warm")
+                    beside.start()
+                    beside.join()
+                else:
+                    _engine_run_backward()
+                ett.step(samples)
+    """)
+    assert done.returncode == 0, done.stderr
+    events = job.events()
+    lanes = {e.data["id"]: e.data["lane"] for e in events if e.kind == Kind.COMPILE}
+    assert lanes == {"0/0": "warm", "9/0 backward": "main"}
+    assert covered(events) == []
+    assert measure(events).phases_ns["compile"] == sum(
+        e.data["duration_ns"] for e in events if e.data.get("id") == "9/0 backward"
+    )

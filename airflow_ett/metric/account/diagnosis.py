@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from airflow_ett.events import Kind
 from airflow_ett.metric.clock.attempts import Attempt
 from airflow_ett.metric.clock.endings import SKEW_NS, Outcome, verdict
@@ -17,17 +20,30 @@ def slowest(evidence: Evidence) -> dict[str, Slowest]:
     Phases within a phase count for both. Step time is left out: ranks that wait for each other all
     take as long as the slowest.
     """
-    if len(evidence.ranks) < 2:
+    spent = _spent(evidence)
+    if len(spent) < 2:
         return {}
     found: dict[str, Slowest] = {}
-    for number in sorted(evidence.ranks):
-        rank = evidence.ranks[number]
-        spent = rank.lanes.spent.copy()
-        spent[Phase.DATA_WAIT.value] += rank.rows.wait_ns
-        for phase, ns in spent.items():
+    for number, by_phase in sorted(spent.items()):
+        for phase, ns in by_phase.items():
             if ns and (phase not in found or ns > found[phase].ns):
                 found[phase] = Slowest(number, ns)
     return dict(sorted(found.items()))
+
+
+def _spent(evidence: Evidence) -> dict[int, Counter[str]]:
+    """Return by rank what it spent by phase: as its agent sums it up, else as its log tells."""
+    found = {}
+    for number, rank in evidence.ranks.items():
+        found[number] = rank.lanes.spent.copy()
+        found[number][Phase.DATA_WAIT.value] += rank.rows.wait_ns
+    for event in evidence.of(Kind.PROCESS_ENDED):
+        told = event.data.get("spent")
+        phases = told.get("phases") if isinstance(told, Mapping) else None
+        if isinstance(told, Mapping) and isinstance(phases, Mapping) and event.rank is not None:
+            sums = {**phases, Phase.DATA_WAIT.value: told.get("wait_ns")}
+            found[event.rank] = Counter({name: whole(sums, name) or 0 for name in sums})
+    return found
 
 
 def unseen_end(attempt: Attempt) -> bool:
