@@ -7,6 +7,7 @@ PYTHON ?= python3.11 python3.12 python3.13 python3 python
 BIN := .venv/bin
 STAMP := .venv/.installed
 SOAK_RUNS ?= 3
+SOAK_KILLS ?= 100
 B ?= step
 # Two threads of a small model only get into each other's way.
 export OMP_NUM_THREADS ?= 1
@@ -17,8 +18,8 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step, metric or launch: a benchmark of bench/, side by side, with targets"
-	@echo "make soak    the demo SOAK_RUNS times"
+	@echo "make bench   B=step, metric, launch or checkpoint: a benchmark of bench/, with its targets"
+	@echo "make soak    the demo SOAK_RUNS times, and SOAK_KILLS kills of trainers that save"
 	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan"
 	@echo "make clean   remove the environment, the demo and all caches"
 
@@ -43,6 +44,7 @@ soak: $(STAMP)
 	  echo "soak run $$run of $(SOAK_RUNS)"; \
 	  $(BIN)/airflow-ett demo --no-keep; \
 	done
+	@ETT_SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -qs tests/trainer/test_soak.py
 
 # Its last line is the tally, its exit code the result.
 chaos: $(STAMP)

@@ -74,6 +74,10 @@ class RunDir:
         """The file whose modification time says when the agent of ``node`` last lived."""
         return self.nodes / f"heartbeat-{attempt.submission}.{attempt.scheduler_restart}-n{node}"
 
+    def stacks(self, attempt: AttemptId, node: int) -> Path:
+        """Where the threads of the node's ranks stood at each stall of an attempt."""
+        return self.nodes / f"stacks-{attempt}-n{node}.txt"
+
     def reply(self, attempt: AttemptId, node: int) -> Path:
         """The agent's reply for one node and attempt."""
         return self.replies / f"{attempt}-n{node}.json"

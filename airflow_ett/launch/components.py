@@ -36,6 +36,7 @@ def train(
     rdzv_port: int = 29500,
     mounts: list[str] | None = None,
     grace_s: int = 30,
+    on_hang: str = "record",
 ) -> AppDef:
     """Train with one agent per node, which records how every rank ends and keeps a heartbeat.
 
@@ -58,11 +59,12 @@ def train(
         rdzv_port: port on the first node, used when there are several
         mounts: mounts as in dist.torchrun
         grace_s: seconds that a trainer gets between SIGTERM and SIGKILL
+        on_hang: record or end a training that stands still; an ended one is launched again
     """
     run = StructuredNameArgument.parse_from(name=name, m=m, script=script)
     nodes, processes = _shape(j, h)
     target = ["--script", script] if script else ["--module", str(m)]
-    options = ["--nproc", str(processes), "--grace", str(grace_s)]
+    options = ["--nproc", str(processes), "--grace", str(grace_s), *_on_hang(on_hang)]
     entrypoint, args = _command(nodes, options, [*target, "--", *script_args], rdzv_port)
     role = Role(
         name=ROLE,
@@ -88,6 +90,13 @@ def _shape(j: str, h: str | None) -> tuple[int, int]:
     if match is None:
         raise ValueError(f"j: {j!r} is not of the form NODESxPROCESSES (2x8) or PROCESSES (8)")
     return int(match[1] or 1), int(match[2])
+
+
+def _on_hang(what: str) -> list[str]:
+    """Return the agent's options for a stall. Raises ``ValueError``."""
+    if what not in ("record", "end"):
+        raise ValueError(f"on_hang: {what!r} is neither record nor end")
+    return ["--on-hang", what] if what != "record" else []  # older images' agents do not know it
 
 
 def _command(nodes: int, options: list[str], target: list[str], port: int) -> tuple[str, list[str]]:

@@ -3,7 +3,8 @@
 ``python -m airflow_ett.trainer.agent --nproc 2 --script train.py -- --epochs 3``
 
 A worker's failure stops the others; SIGTERM is forwarded once. The agent exits with the code of the
-worker that failed first (128 and the number for a signal). Without ``ETT_JOB`` it just runs them.
+worker that failed first (128 and the number for a signal). A training that hangs is told of, and
+with ``--on-hang end`` ended by SIGKILL. Without ``ETT_JOB`` it just runs the workers.
 """
 
 from __future__ import annotations
@@ -20,21 +21,36 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from airflow_ett.errors import EttError
+from airflow_ett.trainer import notice, rankreport, stacks
+from airflow_ett.trainer.hangs import Hangs
+from airflow_ett.trainer.notice import Notice, write_notice
 from airflow_ett.trainer.place import Place, read_place
 from airflow_ett.trainer.report import NodeReport
+from airflow_ett.trainer.watchdog import FLOOR_S, Watchdog
 from airflow_ett.trainer.workers import SIGNALS, Worker
 
 HEARTBEAT_S = 5.0
 PEER_GRACE_S = 5.0
 """After a worker's failure the others cannot save together any more; they get this long to end."""
 
+_NOTICE = "stop"
+
 
 class Agent:
-    """Runs the workers of one node to their end."""
+    """Runs the workers of one node to their end. ``notice_file`` tells them why it is."""
 
-    def __init__(self, workers: Sequence[Worker], report: NodeReport, grace_s: float) -> None:
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        report: NodeReport,
+        hangs: Hangs,
+        notice_file: Path,
+        grace_s: float,
+    ) -> None:
         self._workers = workers
         self._report = report
+        self._hangs = hangs
+        self._notice_file = notice_file
         self._grace_s = grace_s
         self._first: Worker | None = None
         self._sigterm_ns: int | None = None
@@ -42,13 +58,15 @@ class Agent:
 
     def run(self) -> int:
         """Wait for all workers and return the exit code."""
-        next_beat = time.monotonic() + HEARTBEAT_S
+        period_s = min(HEARTBEAT_S, self._hangs.period_s)
+        next_beat = time.monotonic() + period_s
         while any(worker.running for worker in self._workers):
             self._wait(next_beat)
             now = time.monotonic()
             if now >= next_beat:
                 self._report.beat()
-                next_beat = now + HEARTBEAT_S
+                self._look(now)
+                next_beat = now + period_s
             if self._deadline is not None and now >= self._deadline:
                 self._send(signal.SIGKILL)
                 self._deadline = None
@@ -67,25 +85,37 @@ class Agent:
                 if worker.failed:
                     self._failed(worker)
 
-    def _terminate(self) -> None:
-        """Forward the first SIGTERM or SIGINT; the workers have the grace from here.
+    def _look(self, now: float) -> None:
+        """End the workers that hang, if that is wanted; those that are ending need no watch."""
+        if self._sigterm_ns is None and self._first is None and self._hangs.look(now):
+            self._send(signal.SIGKILL)
 
-        A scheduler ends all nodes when a worker of one has failed: then it is the peers' grace.
+    def _terminate(self) -> None:
+        """Forward the first SIGTERM or SIGINT, unless the workers are being stopped already.
+
+        A scheduler ends all nodes when a worker of one has failed: that is no preemption.
         """
-        if self._sigterm_ns is None:
-            self._sigterm_ns = time.time_ns()
-            self._give(PEER_GRACE_S if self._report.peer_failed() else self._grace_s)
+        if self._sigterm_ns is not None:
+            return
+        self._sigterm_ns = time.time_ns()
+        if self._first is None:
+            self._stop(preemption=not self._report.peer_failed())
 
     def _failed(self, worker: Worker) -> None:
         """Stop the peers of the first worker that failed, unless they are ending anyway."""
         if self._first is None:
             self._first = worker
             if self._sigterm_ns is None:
-                self._give(PEER_GRACE_S)
+                self._stop(preemption=False)
 
-    def _give(self, grace_s: float) -> None:
-        """Tell the workers to end within so many seconds, or the whole grace if that is less."""
-        self._deadline = time.monotonic() + min(self._grace_s, grace_s)
+    def _stop(self, *, preemption: bool) -> None:
+        """Send SIGTERM; the workers have the grace from here."""
+        grace_s = self._grace_s if preemption else min(self._grace_s, PEER_GRACE_S)
+        self._deadline = time.monotonic() + grace_s
+        try:
+            write_notice(self._notice_file, Notice(preemption, grace_s))
+        except OSError as error:
+            print(f"agent: its workers are not told why they are stopped: {error}", file=sys.stderr)
         self._send(signal.SIGTERM)
 
     def _send(self, number: signal.Signals) -> None:
@@ -112,7 +142,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         grace_s = options.grace
         if grace_s is None:
             grace_s = place.context.grace_s if place else 30.0
-        return Agent(workers, report, grace_s).run()
+        report.follow(errors, [worker.rank for worker in workers[1:]])
+        hangs = Hangs(
+            workers,
+            report,
+            errors,
+            Watchdog(options.hang_after),
+            ends=options.on_hang == "end",
+            one_node=options.nnodes == 1,
+        )
+        return Agent(workers, report, hangs, errors / _NOTICE, grace_s).run()
     finally:
         shutil.rmtree(errors, ignore_errors=True)
 
@@ -130,7 +169,11 @@ def _start(
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "TORCHELASTIC_ERROR_FILE": error_file,
+        notice.VARIABLE: str(errors / _NOTICE),
+        stacks.VARIABLE: str(stacks.file_of(errors, rank)),
     }
+    if local_rank:
+        own[rankreport.VARIABLE] = str(rankreport.file_of(errors, rank))
     return Worker(rank, command, {**shared, **own}, error_file)
 
 
@@ -170,6 +213,13 @@ def _free_port() -> int:
         return port
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if seconds <= 0:
+        raise ValueError(text)
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="airflow_ett.trainer.agent", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -180,6 +230,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--master-addr", default="127.0.0.1", help="host of node 0")
     add("--master-port", type=int, help="default: a free one on a single node, else 29500")
     add("--grace", type=float, help="seconds from SIGTERM to SIGKILL; default: the job's")
+    add("--on-hang", choices=("record", "end"), default="record", help="what a stall leads to")
+    add("--hang-after", type=_seconds, default=FLOOR_S, help="seconds without a step, at least")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--script", help="path of a Python file")
     what.add_argument("--module", help="name of a Python module")

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_ett.events import Kind, LogWriter, agent_writer, read_cursor
+from airflow_ett.events import CursorRecord, Kind, LogWriter, agent_writer, read_cursor
 from airflow_ett.trainer.failure import told
 from airflow_ett.trainer.place import Place, process_start_ns
+from airflow_ett.trainer.rankreport import RankReports, file_of
+from airflow_ett.trainer.watchdog import Stall
 from airflow_ett.trainer.workers import Worker
 
 
@@ -27,16 +29,26 @@ class NodeReport:
         self._world_size = world_size
         self._host = os.uname().nodename
         self._log: LogWriter | None = None
+        self._ranks: RankReports | None = None
         self._warned = False
         self._oom_kills = _oom_kills()
+        self.hung: Stall | None = None
+        """The stall for which the agent ended its workers."""
 
     def begin(self) -> None:
         """The agent has started."""
         self._guarded(self._begin)
         self.beat()
 
+    def follow(self, folder: Path, ranks: Sequence[int]) -> None:
+        """Pass on what these ranks tell in ``folder``: they have no log of their own."""
+        if self._log is not None:
+            self._ranks = RankReports(self._log, {rank: file_of(folder, rank) for rank in ranks})
+
     def beat(self) -> None:
-        """Touch the heartbeat file."""
+        """Touch the heartbeat file, and pass on what the ranks have told since."""
+        if self._ranks is not None:
+            self._guarded(self._ranks.look)
         if self._place is not None:
             heartbeat = self._place.run_dir.heartbeat(self._place.attempt, self._place.node)
             self._guarded(heartbeat.touch)
@@ -46,6 +58,46 @@ class NodeReport:
         found: list[bool] = []
         self._guarded(lambda: found.append(self._peer_failed()))
         return any(found)
+
+    def cursor(self, workers: Sequence[Worker]) -> CursorRecord | None:
+        """Return the cursor file's record where one of these workers writes it, None elsewhere."""
+        place = self._place
+        if place is None or not self.first_node:
+            return None
+        record = place.run_dir.last_cursor()
+        mine = record and record.attempt == place.attempt
+        return record if record and mine and record.pid in {w.pid for w in workers} else None
+
+    def stalled(self, stall: Stall) -> None:
+        """The training stands still, or has gone on."""
+        data = {"begin": stall.begin_ns, **({"end": stall.end_ns} if stall.end_ns else {})}
+        self._guarded(lambda: self._log and self._log.append(Kind.STALLED, data, rank=0))
+
+    @property
+    def first_node(self) -> bool:
+        """Whether the first rank is on this node."""
+        return self._place is None or self._place.node == 0
+
+    @property
+    def stacks(self) -> Path | None:
+        """Where this node's stacks are written, None outside a launched job."""
+        place = self._place
+        return place and place.run_dir.stacks(place.attempt, place.node)
+
+    def add_stacks(self, text: str) -> None:
+        """Add to the node's stacks."""
+        path = self.stacks
+        if path is not None:
+            self._guarded(lambda: _add(path, text))
+
+    def stacks_size(self, node: int) -> int:
+        """Return how long a node's stacks are, in bytes; 0 where there are none."""
+        if self._place is None:
+            return 0
+        try:
+            return self._place.run_dir.stacks(self._place.attempt, node).stat().st_size
+        except OSError:
+            return 0
 
     def ended(self, worker: Worker) -> None:
         """A worker has ended."""
@@ -90,11 +142,12 @@ class NodeReport:
         if self._log is None or self._place is None:
             return
         self._copy_open_interval(self._log, self._place, worker)
+        spent = self._ranks.ended(worker.rank) if self._ranks else None
         how = {"exit_code": worker.exit_code, "signal": worker.signal}
         if worker.failed:
             failure = {**how, **(read_error(worker.error_file) or {})}
             self._log.append(Kind.FAILURE, failure, time_ns=worker.end_ns, rank=worker.rank)
-        data = {"role": "trainer", "pid": worker.pid, **how}
+        data = {"role": "trainer", "pid": worker.pid, **how, **({"spent": spent} if spent else {})}
         self._log.append(Kind.PROCESS_ENDED, data, time_ns=worker.end_ns, rank=worker.rank)
 
     def _copy_open_interval(self, log: LogWriter, place: Place, worker: Worker) -> None:
@@ -118,6 +171,7 @@ class NodeReport:
             "first_failure_rank": first.rank if first else None,
             "sigterm_received_ns": sigterm_ns,
             "oom_kills": _oom_kills() - self._oom_kills,
+            "hung_since_ns": self.hung.begin_ns if self.hung else None,
         }
         _write(place.run_dir.reply(place.attempt, place.node), reply)
         code = first.shell_code if first else 0
@@ -145,6 +199,11 @@ def read_error(path: str) -> dict[str, str] | None:
         return told(kind, rest, str(extra.get("py_callstack", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _add(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 def _rank(worker: Worker) -> dict[str, Any]:

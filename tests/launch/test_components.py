@@ -69,6 +69,14 @@ def test_the_scheduler_grants_the_trainers_grace_and_some_more() -> None:
     assert only_role(train(script="t.py", grace_s=60)).metadata[GRACE_KEY] > 60
 
 
+def test_what_a_hang_leads_to_is_the_agents_business() -> None:
+    assert only_role(train(script="t.py", on_hang="end")).args[2:8] == [
+        *["--nproc", "1", "--grace", "30", "--on-hang", "end"]
+    ]
+    with pytest.raises(ValueError, match="on_hang: 'restart' is neither record nor end"):
+        train(script="t.py", on_hang="restart")
+
+
 @pytest.mark.parametrize("j", ["1:2x4", "0x2", "2x", "x", "", "2x0", "-1x2"])
 def test_a_shape_that_the_agent_cannot_have_is_refused(j: str) -> None:
     with pytest.raises(ValueError, match="j: "):

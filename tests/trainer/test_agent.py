@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_ett.events import AttemptId, Kind, read_cursor
 
 
@@ -183,7 +185,50 @@ def test_after_the_grace_comes_sigkill(job: Any) -> None:
     assert reply(job)["ranks"][0]["signal"] == 9
 
 
-def test_workers_and_their_children_die_with_the_agent(job: Any) -> None:
+SHOWS_THE_NOTICE = """
+import os, signal, sys, time
+def show(*_):
+    print(open(os.environ["ETT_STOP"]).read(), flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, show)
+print("ready", flush=True)
+time.sleep({rank_1} if os.environ["RANK"] == "1" else 60)
+os._exit(3)
+"""
+
+
+def test_workers_are_told_whether_it_is_a_preemption(job: Any) -> None:
+    agent = job.agent(SHOWS_THE_NOTICE.format(rank_1=60), "--nproc", "2")
+    assert [agent.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+    agent.terminate()
+    out, err = agent.communicate(timeout=60)
+    assert agent.returncode == 143, err
+    assert out.splitlines() == ['{"preemption": true, "grace_s": 20.0}'] * 2
+
+
+def test_workers_are_told_that_a_peer_has_failed(job: Any) -> None:
+    agent = job.agent(SHOWS_THE_NOTICE.format(rank_1=0.5), "--nproc", "2")
+    out, err = agent.communicate(timeout=60)
+    assert agent.returncode == 3, err
+    assert out.splitlines()[2:] == ['{"preemption": false, "grace_s": 5.0}']
+
+
+@pytest.mark.parametrize(("sigterm_ns", "preemption"), [(None, False), (5, True)])
+def test_a_failure_on_another_node_is_no_preemption(
+    job: Any, sigterm_ns: int | None, preemption: bool
+) -> None:
+    """The scheduler ends this node with SIGTERM, too; the other one's agent has replied before."""
+    job.run_dir.replies.mkdir()
+    other = {"node": 1, "first_failure_rank": 9, "sigterm_received_ns": sigterm_ns}
+    job.run_dir.reply(AttemptId(1), 1).write_text(json.dumps(other))
+    agent = job.agent(SHOWS_THE_NOTICE.format(rank_1=60))
+    agent.stdout.readline()
+    agent.terminate()
+    out, _ = agent.communicate(timeout=60)
+    assert json.loads(out)["preemption"] is preemption
+
+
+def test_workers_die_with_the_agent(job: Any) -> None:
     agent = job.agent("""
         import os, time
         print(os.getpid(), flush=True)
