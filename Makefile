@@ -19,7 +19,7 @@ help:
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make bench   B=step, metric, launch or checkpoint: a benchmark of bench/, with its targets"
-	@echo "make soak    the demo SOAK_RUNS times, and SOAK_KILLS kills of trainers that save"
+	@echo "make soak    the long counts: SOAK_RUNS demos, N injections, SOAK_KILLS kills while saving"
 	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan"
 	@echo "make clean   remove the environment, the demo and all caches"
 
@@ -39,12 +39,9 @@ lint: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python bench/$(B).py
 
+# Writes docs/soak.md.
 soak: $(STAMP)
-	@for run in $$(seq $(SOAK_RUNS)); do \
-	  echo "soak run $$run of $(SOAK_RUNS)"; \
-	  $(BIN)/airflow-ett demo --no-keep; \
-	done
-	@ETT_SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -qs tests/trainer/test_soak.py
+	@$(BIN)/python -m tests.soak --demos $(SOAK_RUNS) --injections $(or $(N),200) --kills $(SOAK_KILLS)
 
 # Its last line is the tally, its exit code the result.
 chaos: $(STAMP)

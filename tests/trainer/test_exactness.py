@@ -24,14 +24,15 @@ import hashlib, json, os, random, signal, sys, time
 import torch
 from airflow_ett.trainer import Session
 
-BATCH, STEPS, kill_after = json.loads(sys.argv[1])
+BATCH, STEPS, kill_after, device = json.loads(sys.argv[1])
+torch.use_deterministic_algorithms(True)
 torch.manual_seed(3)
 random.seed(3)
-data = torch.randn(BATCH * STEPS, 8, generator=torch.Generator().manual_seed(1))
+data = torch.randn(BATCH * STEPS, 8, generator=torch.Generator().manual_seed(1)).to(device)
 order = torch.randperm(BATCH * STEPS, generator=torch.Generator().manual_seed(2)).tolist()
 model = torch.nn.Sequential(
     torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1)
-)
+).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
 
@@ -44,7 +45,7 @@ with Session() as ett, open(sys.argv[2], "a") as ids:
     start = saver.restore()
     for number, batch in enumerate(ett.track(batches(start), cursor=start), start=1):
         step = start // BATCH + number
-        noise = torch.randn(BATCH, 8) * random.random()
+        noise = torch.randn(BATCH, 8, device=device) * random.random()
         optimizer.zero_grad()
         model(data[batch] + noise).square().mean().backward()
         optimizer.step()
@@ -54,15 +55,16 @@ with Session() as ett, open(sys.argv[2], "a") as ids:
         time.sleep(0.01)
         if step == kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
-weights = b"".join(t.detach().numpy().tobytes() for t in model.state_dict().values())
+weights = b"".join(t.detach().cpu().numpy().tobytes() for t in model.state_dict().values())
 print(hashlib.sha256(weights).hexdigest())
 """
 
 
-def train(job: Any, kill_after: int | None = None) -> str:
+def train(job: Any, device: str, kill_after: int | None = None) -> str:
     """Run an attempt to its end, or kill it after a step; return the digest of its weights."""
-    plan, ids = json.dumps([BATCH, STEPS, kill_after]), str(job.run_dir.path / "ids")
-    process = job.start(str(job.script(TRAIN)), plan, ids)
+    plan, ids = json.dumps([BATCH, STEPS, kill_after, device]), str(job.run_dir.path / "ids")
+    deterministic = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    process = job.start(str(job.script(TRAIN)), plan, ids, **deterministic)
     out, err = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if kill_after else 0), err
     return str(out.strip())
@@ -78,7 +80,12 @@ def seen(job: Any) -> dict[int, dict[int, list[int]]]:
 
 
 def test_r27_37_and_41_and_22_steps_are_100_in_every_id_and_bit(job: Any, tmp_path: Path) -> None:
-    straight = train(job)
+    compare(job, tmp_path, "cpu")
+
+
+def compare(job: Any, tmp_path: Path, device: str) -> None:
+    """Train straight, then in three pieces on the same device, and compare the two."""
+    straight = train(job, device)
     (whole,) = seen(job).values()
     assert list(whole) == list(range(1, STEPS + 1))
     assert sorted(sample for ids in whole.values() for sample in ids) == list(range(BATCH * STEPS))
@@ -87,7 +94,7 @@ def test_r27_37_and_41_and_22_steps_are_100_in_every_id_and_bit(job: Any, tmp_pa
     other.mkdir()
     job.context = replace(job.context, run_dir=str(other), checkpoints=str(other / "checkpoints"))
     for kill_after in (*KILLED_AFTER, None):
-        ended = train(job, kill_after)
+        ended = train(job, device, kill_after)
         job.next_submission()
     assert ended == straight
 
