@@ -70,6 +70,7 @@ class Agent:
             if self._deadline is not None and now >= self._deadline:
                 self._send(signal.SIGKILL)
                 self._deadline = None
+        self._hangs.conclude(time.monotonic())
         self._report.end(self._workers, self._first, self._sigterm_ns)
         return self._first.shell_code if self._first else 0
 

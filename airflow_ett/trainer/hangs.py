@@ -74,6 +74,12 @@ class Hangs:
         print("agent: the workers that hang are killed", file=sys.stderr, flush=True)
         return True
 
+    def conclude(self, now_s: float) -> None:
+        """All workers are over: tell of a stall that ended after the last look."""
+        news = self._watchdog.look(self._report.cursor(self._workers), now_s)
+        if news is not None and news.end_ns is not None:
+            self._report.stalled(news)
+
     def _told_by_the_first_node(self) -> bool:
         if self._report.first_node:
             return False
