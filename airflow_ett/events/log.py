@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -84,8 +85,11 @@ class LogWriter:
         if self._torn:
             line = b"\n" + line
         self._torn = True
-        if os.write(self._file, line) == len(line):
-            self._torn = False
+        written = os.write(self._file, line)
+        if written != len(line):  # as where the disk is nearly full
+            text = f"only {written} of {len(line)} bytes were written"
+            raise OSError(errno.ENOSPC, text, str(self.path))
+        self._torn = False
 
     def _resume_seq(self) -> int:
         events = read_log(self.path).events

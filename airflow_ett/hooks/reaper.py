@@ -130,7 +130,7 @@ def _end(suspect: Suspect, gateway: Callable[[], Gateway], sleep: Callable[[floa
     gone_on = f"Its Airflow task is {suspect.state or 'none'} and nobody watched it."
     try:
         tries = {"try_number": history.try_number, "max_tries": history.max_tries}
-        claim = suspect.log.claim(**tries, mode="task", after=suspect.epoch)
+        claim = suspect.log.claim(**tries, mode="again", after=suspect.epoch)
         job = OpenJob(suspect.log, str(suspect.log.run_dir.checkpoints), opened.get("inherit"))
         request = Request(opened["component"], [], opened["scheduler"], max_relaunches=0)
         done = Ender(job, claim, request, gateway()).end(suspect.reason, gone_on, sleep)

@@ -1,13 +1,13 @@
 """Adopt, submit or restart: what a process that has just claimed a job does first. A pure table.
 
-=====================================  ==========================================  =========
+=====================================  ==========================================  ==============
 history                                sign that a user wants it anew              action
-=====================================  ==========================================  =========
+=====================================  ==========================================  ==============
 no submission                          –                                           SUBMIT
 over, with success                     none                                        REPORT
 over, with success, of other request   ``user_restart``, or the run is new         SUBMIT
 over, in a former try                  –                                           SUBMIT
-over, in this try, to be relaunched    –                                           SUBMIT
+over, in this try, to be relaunched    –                                           SUBMIT, if due
 over, in this try, for good            none                                        REPORT
 over, in this try, for good            ``user_restart``, or the run is new         SUBMIT
 intended, handle unknown               none                                        FIND
@@ -17,7 +17,7 @@ live, of the same request              the run is new                           
 live, cancel already requested         –                                           AWAIT_END
 intended or live                       ``user_restart``, or max_tries has grown    RESTART
 intended or live, of another request   the run is new                              RESTART
-=====================================  ==========================================  =========
+=====================================  ==========================================  ==============
 
 A success that Airflow has not heard of is reported by whichever try comes next. "In this try"
 happens when a trigger starts again: a triggerer died after the end was noted and before Airflow
@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from airflow_ett.events import RELAUNCH_CAUSES
+from airflow_ett.events import RELAUNCH_CAUSES, Cause, Layer
 from airflow_ett.launch.history import History
 
 _BACKOFF_CAP_S = 30.0
@@ -103,14 +103,24 @@ def cleared(history: History, *, try_number: int, max_tries: int) -> bool:
 
 
 def may_relaunch(history: History, max_relaunches: int) -> bool:
-    """Return whether the newest submission, which is over, is relaunched within its try."""
+    """Return whether the newest submission, which is over, is relaunched within its try.
+
+    A relaunch that the scheduler refused is followed by another, as one that was preempted.
+    """
     last = history.last
-    return (
-        history.ended is None
-        and last is not None
-        and last.cause in RELAUNCH_CAUSES
-        and history.relaunches() < max_relaunches
-    )
+    if history.ended is not None or last is None:
+        return False
+    refused = last.cause is Cause.LAUNCH and last.layer is Layer.RELAUNCH
+    return (last.cause in RELAUNCH_CAUSES or refused) and history.relaunches() < max_relaunches
+
+
+def rested(history: History, now_ns: int) -> bool:
+    """Return whether the newest submission ended so long ago that its relaunch is due.
+
+    An end that lies ahead tells of a clock that was put back, and is not waited for.
+    """
+    last = history.last
+    return last is None or not 0 <= now_ns - last.ended_ns < backoff_ns(history.relaunches())
 
 
 def backoff_ns(relaunches: int) -> int:

@@ -69,6 +69,7 @@ def examine(
     seen = Sighting(
         state=status.state,
         raw=status.raw,
+        answered=status.answered,
         message=status.message,
         cancel_reason=submission.cancel_reason,
         cancel_text=submission.cancel_text,
@@ -81,11 +82,16 @@ def examine(
         node = verdict.evidence.get("node") or 0
         words = last_words(gateway, submission.handle, node, quote=quote)
         verdict = replace(verdict, evidence={**verdict.evidence, **words})
+    if verdict.cause is not None and not status.answered:
+        verdict = replace(verdict, evidence={**verdict.evidence, "seen": False})
     return End(attempt, verdict, cursor)
 
 
-def conclude(job: OpenJob, history: History, last: Submission) -> Outcome:
-    """Return how a try ended whose newest submission is over."""
+def conclude(job: OpenJob, history: History, last: Submission, *, late: bool = False) -> Outcome:
+    """Return how a try ended whose newest submission is over.
+
+    ``late``: it would have gone on, but for its deadline.
+    """
     newest = newest_committed(job.checkpoints)
     record = job.log.cursor()
     cursor = last.cursor if last.cursor is not None or record is None else record.cursor
@@ -93,10 +99,10 @@ def conclude(job: OpenJob, history: History, last: Submission) -> Outcome:
         history, committed_cursor(job.log, job.checkpoints, last)
     )
     checkpoint = newest.uri if newest else None
-    text = describe(job.log.key, last, repeated=again, checkpoint=checkpoint)
+    text = describe(job.log.key, last, late=late, repeated=again, checkpoint=checkpoint)
     return Outcome(
         job=job.log.key.id,
-        cause=last.cause,
+        cause=Cause.TIMEOUT if late else last.cause,
         message=job.log.redact(text),
         handle=last.handle,
         cursor=cursor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from airflow_ett.events import Cause, JobState
+from airflow_ett.events import USER_CAUSES, Cause, JobState
 from airflow_ett.launch.history import Submission
 from airflow_ett.launch.limits import UNKNOWN_GRACE_S
 from airflow_ett.launch.verdict import Verdict
@@ -37,7 +37,7 @@ class Ender(Watcher):
         self._recall(reason, text)
         history = self._ledger.history
         outcome = self.poll()
-        if history.live is not None:
+        if history.unfinished is not None:
             self.cancel(reason, text)
             limit_ns = self._now_ns() + int(_WAIT_S * 1e9)
             while (outcome := self.poll()) is None:
@@ -59,24 +59,24 @@ class Ender(Watcher):
         scheduler cannot be told to end stays open, for the reaper to find. Raises as :meth:`end`.
         """
         self._recall(cause, text)
-        live = self._ledger.history.live
-        if live is not None and live.cancel_reason is None:
-            with self._patiently():
-                self.cancel(cause, text)
+        with self._patiently():
+            self.cancel(cause, text)
         limit_ns = self._now_ns() + int(wait_s * 1e9)
         while self.poll() is None and self._ledger.history.live is not None:
             if self._now_ns() >= limit_ns:
                 break
             sleep(_PAUSE_S)
         live = self._ledger.history.live
-        if live is not None and self._told_to_end != live.handle:
-            return f"{live.handle} could not be told to end and may still run"
-        if live is not None:
+        if live is not None and self._farewell.untold() is None:
             self._write_off(live)
         return self._close(cause)
 
     def _recall(self, reason: Cause, text: str) -> None:
-        """Read the job's history; what never reached the scheduler is over."""
+        """Read the job's history; what never reached the scheduler is over.
+
+        Who ended the task knows of it; after any other failure a success is left to a cleared try.
+        """
+        self.heard = reason in USER_CAUSES
         self._ledger.recall()
         live = self._ledger.history.live
         if live is not None and not self._submitter.reached_scheduler(live):
@@ -92,6 +92,8 @@ class Ender(Watcher):
     def _close(self, cause: Cause | None) -> str:
         """Write the job's end, unless it was seen to succeed; return how it ended, in words."""
         user = cause is Cause.USER_CANCELLED
-        self.close_job(JobState.CANCELLED if user else JobState.FAILED, cause)
+        if not self.close_if_told(JobState.CANCELLED if user else JobState.FAILED, cause):
+            return f"{self.handle} could not be told to end and may still run"
         ended = self._ledger.history.ended
-        return f"closed as {ended}" + (f", cause {cause}" if cause else "")
+        named = cause and ended is not JobState.SUCCEEDED
+        return f"closed as {ended}" + (f", cause {cause}" if named else "")

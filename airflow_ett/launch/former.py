@@ -1,4 +1,4 @@
-"""The next generation of a job begins when the former one's app is over, and not before."""
+"""A job goes on when the app before is over whose end nobody saw, and not before."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The app of a job that was closed before the app was seen to be over.
+    """An app that was given up before it was seen to be over.
 
     A user's cancel and a timeout close a job while its trainer may still be saving, longer than
-    Airflow lets their process live.
+    Airflow lets their process live; and a scheduler may not answer for longer than it is waited
+    for.
     """
 
     app: str
@@ -44,24 +45,37 @@ class Former:
         ``pause`` is called between two looks. Raises :class:`LaunchError` when the app is still
         there after :data:`PATIENCE_S`.
         """
-        until, told = clock_s() + PATIENCE_S, False
+        until, told = clock_s() + PATIENCE_S, None
         while clock_s() < until:
             try:
-                handle = self.handle or gateway.find(self.app, self.scheduler)
-                if handle is None or self._over(gateway, handle):
+                told = self.look(gateway, told)
+                if told is None:
                     return
-                if not told:
-                    log.info("Job %s waits for %s, which is still ending", job, handle)
-                    gateway.cancel(handle)
-                    told = True
             except LaunchError as error:
                 log.warning("Job %s: %s Waiting goes on.", job, error)
             pause()
-        raise LaunchError(
-            f"Job {job}: app {self.app} of an earlier generation was told to end and has not for "
+        raise self.stuck(job)
+
+    def look(self, gateway: Gateway, told: str | None) -> str | None:
+        """Return None when the app is over or unknown; else tell it to end and return its handle.
+
+        It is not told again whose handle was ``told``. Raises :class:`LaunchError` when the
+        scheduler does not answer.
+        """
+        handle = self.handle or gateway.find(self.app, self.scheduler)
+        if handle is None:
+            return None
+        status = gateway.status(handle)
+        if status.state is None or status.terminal:
+            return None
+        if handle != told:
+            log.info("App %s, which was given up, is still there: it is told to end", handle)
+            gateway.cancel(handle)
+        return handle
+
+    def stuck(self, job: JobKey) -> LaunchError:
+        """Return the error that says that the app has not ended for long enough."""
+        return LaunchError(
+            f"Job {job}: app {self.app} of an earlier submission was told to end and has not for "
             f"{PATIENCE_S:.0f} s. End it at its scheduler ({self.scheduler}), then clear the task."
         )
-
-    def _over(self, gateway: Gateway, handle: str) -> bool:
-        status = gateway.status(handle)
-        return status.state is None or status.terminal

@@ -22,8 +22,9 @@ class Submission:
     ``handed_ns`` is when the handle was known: from there its start is waited for. ``started``: it
     was seen running. The scheduler has said ``raw`` since ``told_ns``; ``unknown_since_ns`` is
     since when it has not known the app, or not answered. ``end_seen`` is False of one that was
-    written off while it was still ending. ``proof`` is the evidence for its end, ``evidence`` that
-    in a sentence; ``cursor`` is where the data position stood then, None where nobody knows.
+    written off while it was still ending, or while its scheduler did not answer. ``proof`` is the
+    evidence for its end, ``evidence`` that in a sentence; ``cursor`` is where the data position
+    stood then, None where nobody knows.
     """
 
     number: int
@@ -84,7 +85,10 @@ class Submission:
 
 @dataclass(slots=True)
 class History:
-    """A job's launcher-side state."""
+    """A job's launcher-side state.
+
+    ``unheard``: it ended well while its task failed, and no try has told Airflow since.
+    """
 
     opened: dict[str, Any] | None = None
     opened_ns: int = 0
@@ -93,6 +97,7 @@ class History:
     max_tries: int = 0
     user_restart: bool = False
     ended: JobState | None = None
+    unheard: bool = False
 
     @property
     def last(self) -> Submission | None:
@@ -147,6 +152,7 @@ def apply(history: History, event: Event) -> None:
         case Kind.CLAIMED:
             history.try_number = int(data["try"])
             history.max_tries = int(data["max_tries"])
+            history.unheard = False
         case Kind.SUBMIT_INTENDED if data["submission"] in {s.number for s in history.submissions}:
             pass  # two owners logged the same intent: the one who made it and the one who found it
         case Kind.SUBMIT_INTENDED:
@@ -166,6 +172,7 @@ def apply(history: History, event: Event) -> None:
             history.user_restart = True
         case Kind.JOB_ENDED:
             history.ended = JobState(data["state"])
+            history.unheard = bool(data.get("unheard"))
         case _:
             _apply_to_submission(history, event)
 

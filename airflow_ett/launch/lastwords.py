@@ -24,7 +24,12 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\S\t ]|[\x00-\x08\x0e-\x1f\x7f]
 
 _GO_ON = "Relaunches are used up (max_relaunches): a retry, or clearing the task, goes on."
 
-_HINTS = {
+_LATE = (
+    "Before another could follow, the deadline passed that execution_timeout sets: a retry, or "
+    "clearing the task, goes on."
+)
+
+_HINTS: dict[Cause | None, str] = {
     Cause.PREEMPTED: _GO_ON,
     Cause.INFRASTRUCTURE: _GO_ON,
     Cause.OUT_OF_MEMORY: "Give it more memory, or a smaller batch.",
@@ -48,16 +53,24 @@ def last_words(gateway: Gateway, handle: str, node: int, *, quote: bool = True) 
 
 
 def describe(
-    job: JobKey, ended: Submission, *, repeated: bool = False, checkpoint: str | None = None
+    job: JobKey,
+    ended: Submission,
+    *,
+    late: bool = False,
+    repeated: bool = False,
+    checkpoint: str | None = None,
 ) -> str:
-    """Say how a submission ended, why, where to look, and from where the next one goes on."""
+    """Say how a submission ended, why, where to look, and from where the next one goes on.
+
+    ``late``: another would have followed in the same try, but for its deadline.
+    """
     where = f"Job {job}, submission {ended.number}"
-    if ended.cause is None:
+    if ended.cause is None and not late:
         return f"{where} ({ended.handle}): {ended.evidence}"
-    parts = [f"{where} ended with cause {ended.cause}: {ended.evidence}"]
+    parts = [f"{where} ended with cause {ended.cause or 'none'}: {ended.evidence}"]
     if repeated:
         parts.append(f"The attempt before it failed with the same error at cursor {ended.cursor}.")
-    if hint := _HINTS.get(ended.cause):
+    if hint := _LATE if late else _HINTS.get(ended.cause):
         parts.append(hint)
     parts += (f"  {name}: {value}" for name, value in _facts(ended, checkpoint) if value)
     return "\n".join([*parts, *_quoted(ended.proof)])

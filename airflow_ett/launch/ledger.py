@@ -105,10 +105,14 @@ class Ledger:
         )
         submission.note_end(event)
 
-    def job_ended(self, state: JobState, cause: Cause | None) -> None:
-        """Write the job's terminal event, once; from then on its result is frozen."""
+    def job_ended(self, state: JobState, cause: Cause | None, *, heard: bool = True) -> None:
+        """Write the job's terminal event, once; from then on its result is frozen.
+
+        ``heard`` is False where the task fails all the same: a success is left to its next try.
+        """
         if self.history.ended is None:
-            self._tell(Kind.JOB_ENDED, {"state": state, "cause": cause})
+            left = {} if heard or state is not JobState.SUCCEEDED else {"unheard": True}
+            self._tell(Kind.JOB_ENDED, {"state": state, "cause": cause, **left})
 
     def _tell(
         self,

@@ -71,16 +71,20 @@ class Limits:
         """Return whether a terminal state that the log has noted counts.
 
         One from which the scheduler may start the app again by itself counts only once it has stood
-        for :data:`SETTLE_S`, unless the app's end was asked for, or the try is to be over.
+        for :data:`SETTLE_S`, unless the app's end was asked for, or the try is to be over. A clock
+        that was put back since makes it count at once.
         """
         if not status.may_return or submission.cancel_reason is not None or self.late(now_ns):
             return True
-        return now_ns - submission.told_ns >= int(SETTLE_S * 1e9)
+        return not 0 <= now_ns - submission.told_ns < int(SETTLE_S * 1e9)
 
     def forgotten(self, submission: Submission, now_ns: int, heartbeat_ns: int | None) -> bool:
-        """Return whether scheduler and agents have both been silent for the grace period."""
-        since_ns = submission.unknown_since_ns
-        if since_ns is None:
+        """Return whether scheduler and agents have both been silent for the grace period.
+
+        An agent's clock may go ahead a little; otherwise what lies ahead is past, as in
+        :meth:`settled`.
+        """
+        since_ns, grace_ns = submission.unknown_since_ns, int(self.unknown_grace_s * 1e9)
+        if since_ns is None or 0 <= now_ns - since_ns < grace_ns:
             return False
-        silent_ns = now_ns - max(since_ns, heartbeat_ns or 0)
-        return silent_ns >= int(self.unknown_grace_s * 1e9)
+        return heartbeat_ns is None or abs(now_ns - heartbeat_ns) >= grace_ns

@@ -32,12 +32,20 @@ class OpenJob:
 
 
 def open_job(
-    run_root: Path, key: JobKey, *, checkpoint_root: str, try_number: int, max_tries: int
+    run_root: Path,
+    key: JobKey,
+    *,
+    checkpoint_root: str,
+    try_number: int,
+    max_tries: int,
+    begun: bool = True,
 ) -> OpenJob:
     """Return the newest generation of ``key``'s task instance that has not ended, or a new one.
 
     A job that ended well is returned once more to a plain retry: Airflow did not hear of its end,
-    and only a clear (which raises ``max_tries``) begins a new generation.
+    and only a clear (which raises ``max_tries``) begins a new generation; after a success that came
+    as its task failed, not even that. Not so when this DAG run has not ``begun`` the job: it was
+    deleted and made again, and the success is another run's.
 
     ``key.generation`` is ignored. ``checkpoint_root`` may be empty: then checkpoints live in the
     run directory. After a failure or a cancel the next generation inherits the newest committed
@@ -53,9 +61,9 @@ def open_job(
     log = RunDirLog(RunDir(run_root / key.path), key)
     history = fold(log.launcher_events())
     checkpoints = _checkpoint_folder(checkpoint_root, log)
-    unheard = history.ended is JobState.SUCCEEDED and not cleared(
-        history, try_number=try_number, max_tries=max_tries
-    )
+    succeeded = history.ended is JobState.SUCCEEDED
+    anew = cleared(history, try_number=try_number, max_tries=max_tries) and not history.unheard
+    unheard = succeeded and begun and not anew
     if history.ended is None or (unheard and try_number > history.try_number):
         return OpenJob(log, checkpoints, (history.opened or {}).get("inherit"))
     following = replace(key, generation=key.generation + 1)

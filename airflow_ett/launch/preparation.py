@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import io
 import itertools
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -116,19 +117,22 @@ def validate_static(
 ) -> None:
     """Check what can be known when a DAG is parsed, without running anything of the user's.
 
-    Templated values are left for the run. A script can be missed only by a local scheduler and an
-    absolute path. Raises :class:`ConfigurationError` that names the parameter.
+    Templated values and other tasks' outputs are left for the run. A script can be missed only by a
+    local scheduler and an absolute path. Raises :class:`ConfigurationError` that names the
+    parameter.
     """
     check_installed()
-    if not _templated(scheduler):
+    if not late(scheduler):
         check_scheduler(scheduler, scheduler_factories())
-    if not _templated(component):
+    if not late(component):
         _check_component(component)
-    if resource is not None and not _templated(resource):
+    if resource is not None and not late(resource):
         build_resource(resource)
     if scheduler == local_detached.NAME:
-        check_cfg(local_detached.RUN_OPTIONS, cfg or {})
-        check_script(component_args or [])
+        options = {} if late(cfg) else cfg or {}
+        known = {name: value for name, value in options.items() if not late(value)}
+        check_cfg(local_detached.RUN_OPTIONS, known)
+        check_script([] if late(component_args) else component_args or [])
 
 
 def check_installed() -> None:
@@ -167,7 +171,7 @@ def check_script(arguments: Sequence[str] | Mapping[str, Any], folder: Path | No
     Components name a script by the parameter ``script``, as TorchX's own do.
     """
     script = _script(arguments)
-    if script is None or _templated(script) or not (folder or Path(script).is_absolute()):
+    if script is None or late(script) or not (folder or Path(script).is_absolute()):
         return
     path = (folder or Path()) / script
     if not path.is_file():
@@ -178,7 +182,7 @@ def _script(arguments: Sequence[str] | Mapping[str, Any]) -> str | None:
     if isinstance(arguments, Mapping):
         return arguments.get("script")
     own = list(itertools.takewhile(lambda argument: argument != "--", arguments))
-    for argument, following in itertools.pairwise([*own, ""]):
+    for argument, following in itertools.pairwise([*map(str, own), ""]):
         if argument == "--script":
             return following
         if argument.startswith("--script="):
@@ -268,5 +272,9 @@ def _split(
     return [*line, *(["--", *rest] if rest else [])], values
 
 
-def _templated(value: object) -> bool:
-    return any(mark in str(value) for mark in ("{{", "{%"))
+def late(value: object) -> bool:
+    """Return whether a value is known only when its task runs: a template, or Airflow's reference
+    to what another task returns."""
+    if isinstance(value, os.PathLike) or not hasattr(value, "resolve"):
+        return any(mark in str(value) for mark in ("{{", "{%"))
+    return True

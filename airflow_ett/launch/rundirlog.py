@@ -121,7 +121,8 @@ class RunDirLog:
         self.check(claim)
         with _reachable(self.key):
             path = self._submissions / f"{submission:04d}.json"
-            if not _create(path, {"epoch": claim.epoch, **fields}):
+            made = _create(path, {"epoch": claim.epoch, **fields})
+            if not (made or self._unlogged(path, claim)):
                 raise Fenced(f"Submission {submission} of job {self.key} is being made elsewhere.")
         return self.append(Kind.SUBMIT_INTENDED, {"submission": submission, **fields})
 
@@ -220,6 +221,13 @@ class RunDirLog:
     @property
     def _submissions(self) -> Path:
         return self.run_dir.launcher / "submissions"
+
+    def _unlogged(self, intent: Path, claim: Claim) -> bool:
+        """Return whether an intent is this claim's own, whose log could not be written after it."""
+        own = json.loads(intent.read_bytes())["epoch"] == claim.epoch
+        events = read_log(self._claimed().path).events
+        logged = [e.data["submission"] for e in events if e.kind == Kind.SUBMIT_INTENDED]
+        return own and int(intent.stem) not in logged
 
     def _mark(self, submission: int) -> Path:
         return self.run_dir.launcher / f"stream-{submission:04d}"

@@ -27,7 +27,8 @@ class SchedulerStatus:
     ``state`` is TorchX's name of the state, or None when the scheduler does not know the app;
     ``raw`` the scheduler's own word; ``restart`` how often the scheduler has restarted it (-1 where
     it does not tell). Times are UTC nanoseconds, None where unknown. ``may_return``: the state is
-    terminal, but the scheduler may yet start the app again by itself.
+    terminal, but the scheduler may yet start the app again by itself. ``answered`` is False where
+    the scheduler has not said whether it knows the app.
     """
 
     state: str | None
@@ -39,6 +40,7 @@ class SchedulerStatus:
     replicas: tuple[ReplicaStatus, ...] = ()
     message: str = ""
     may_return: bool = False
+    answered: bool = True
 
     @property
     def terminal(self) -> bool:

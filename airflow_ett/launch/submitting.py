@@ -6,14 +6,15 @@ unknown is found by its deterministic name.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
 from airflow_ett.config import JOB_VARIABLE
-from airflow_ett.errors import LaunchError
+from airflow_ett.errors import Fenced, LaunchError
 from airflow_ett.events import Cause, JobContext, Layer
 from airflow_ett.launch.aftermath import committed_cursor
-from airflow_ett.launch.history import Submission
+from airflow_ett.launch.history import Submission, fold
 from airflow_ett.launch.ledger import Ledger
 from airflow_ett.launch.names import app_name
 from airflow_ett.launch.opening import OpenJob
@@ -141,7 +142,25 @@ class Submitter:
         except LaunchError as error:
             if self.reached_scheduler(submission):
                 return
+            self._ledger.check()
             evidence = {"source": "scheduler", "text": str(error)}
             self._ledger.attempt_ended(submission, Verdict(Cause.LAUNCH, evidence))
             raise
         self._ledger.handed_over(submission, handle)
+        try:
+            self._ledger.check()
+        except Fenced:
+            with contextlib.suppress(LaunchError):
+                self._disown(submission.number, handle)
+            raise
+
+    def _disown(self, number: int, handle: str) -> None:
+        """End an app that came about after another had claimed the job, unless it adopts the app.
+
+        It does not when it has asked for the end, or has the app under another handle.
+        """
+        history = fold(self._ledger.log.launcher_events())
+        made = next(s for s in history.submissions if s.number == number)
+        if made.ended or made.cancel_reason is not None or made.handle != handle:
+            log.warning("Job %s: %s came too late and is cancelled", self._ledger.log.key, handle)
+            self._gateway.cancel(handle)

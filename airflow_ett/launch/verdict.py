@@ -53,6 +53,7 @@ class Verdict:
 class Sighting:
     """What was seen of an attempt that is over; ``state`` None: unknown to the scheduler.
 
+    ``answered`` is False where the scheduler has not even said that, for so long as it was asked.
     ``cancel_text`` says in a sentence why it was cancelled, where there is more to say.
     """
 
@@ -64,6 +65,7 @@ class Sighting:
     replies: Sequence[Mapping[str, Any]] = ()
     replicas: Sequence[ReplicaStatus] = ()
     events: Sequence[Event] = ()
+    answered: bool = True
 
 
 def judge(seen: Sighting) -> Verdict:
@@ -121,7 +123,8 @@ _CRASHES = frozenset({signals.SIGSEGV, signals.SIGABRT, signals.SIGFPE, signals.
 def _by_outcome(seen: Sighting) -> Verdict:
     outcome = _outcome(seen.events)
     if outcome == "success" and seen.state is None:
-        text = "The scheduler has forgotten the app; the trainer itself reported success."
+        silent = "has forgotten the app" if seen.answered else "did not tell of the app"
+        text = f"The scheduler {silent}; the trainer itself reported success."
         return Verdict(None, {"source": "trainer", "text": text})
     if outcome == "preempted":
         text = "The trainer was told to stop by SIGTERM."
@@ -130,8 +133,10 @@ def _by_outcome(seen: Sighting) -> Verdict:
         text = "The trainer reported an error and ended."
         return Verdict(Cause.APPLICATION, {"source": "trainer", "text": text})
     if seen.state is None:
-        text = "The scheduler no longer knows the app, and the trainer did not report its end. "
-        text += seen.message or "Slurm, for one, forgets what is over where accounting is off."
+        silent = "no longer knows" if seen.answered else "did not tell what became of"
+        text = f"The scheduler {silent} the app, and the trainer did not report its end. "
+        if seen.answered or seen.message:
+            text += seen.message or "Slurm, for one, forgets what is over where accounting is off."
         return Verdict(Cause.VANISHED, {"source": "scheduler", "text": text})
     text = f"The scheduler reports {seen.raw or seen.state}. {seen.message}".strip()
     return Verdict(Cause.UNKNOWN, {"source": "scheduler", "text": text, "raw": seen.raw})

@@ -21,13 +21,14 @@ from airflow_ett.errors import LaunchError
 from airflow_ett.events import Cause, JobState, Layer
 from airflow_ett.launch.adoption import (
     Action,
-    backoff_ns,
     cleared,
     decide,
     made_again,
     may_relaunch,
+    rested,
 )
 from airflow_ett.launch.aftermath import Outcome, conclude, examine
+from airflow_ett.launch.farewell import Farewell
 from airflow_ett.launch.history import UNKNOWN, Submission
 from airflow_ett.launch.joblog import Claim
 from airflow_ett.launch.ledger import Ledger
@@ -52,6 +53,9 @@ class Watcher:
     quotes = True
     """Whether the end of an attempt is told with the last lines of its output."""
 
+    heard = True
+    """Whether a success becomes its task's."""
+
     def __init__(
         self,
         job: OpenJob,
@@ -71,9 +75,9 @@ class Watcher:
         self._now_ns = now_ns
         self._ledger = Ledger(job.log, claim, now_ns)
         self._submitter = Submitter(job, self._ledger, request, gateway)
+        self._farewell = Farewell(self._ledger, self._submitter, gateway, request.scheduler, now_ns)
         self._finder = PlaceFinder(gateway, job.log.place, job.checkpoints)
         self._next_layer: Layer | None = None
-        self._told_to_end: str | None = None
         self._rested = False
         self._pace = Pace(job.log, self._limits, poll_interval_s, now_ns)
 
@@ -125,7 +129,7 @@ class Watcher:
             pass
         elif action is Action.SUBMIT or live is None:
             self._next_layer = Layer.AIRFLOW if new_run and history.last else None
-            self._submit(self._layer())
+            self._submit_when_due()
         elif action in (Action.ADOPT, Action.FIND):
             self._adopt(live, action)
         else:
@@ -158,24 +162,23 @@ class Watcher:
         self._enforce(live, status)
         heartbeat_ns = self._job.log.heartbeat_ns()
         if self._limits.forgotten(live, self._now_ns(), heartbeat_ns):
-            return self._end(live, replace(status, state=None))
+            answered = status.answered and status.state is None
+            return self._end(live, replace(status, state=None, answered=answered))
         return None
 
     def cancel(self, reason: Cause, text: str | None = None) -> None:
-        """Ask the scheduler to end the live submission, if there is one; the log has it first.
+        """Ask the scheduler to end what may live, if anything; of what lives the log has it first.
 
         Raises :class:`LaunchError` when the scheduler cannot be asked; :meth:`poll` asks again.
         """
         self._ledger.check()
-        live = self._ledger.history.live
-        if live is None:
+        last = self._ledger.history.unfinished
+        if last is None:
             return
-        if live.cancel_reason is None:
-            self._ledger.cancel_requested(live, reason, text)
+        if not last.ended and last.cancel_reason is None:
+            self._ledger.cancel_requested(last, reason, text)
         self._pace.stir()
-        if self._submitter.reached_scheduler(live):
-            self._gateway.cancel(str(live.handle))
-            self._told_to_end = live.handle
+        self._farewell.tell(last)
 
     def user_cancel(self, wait_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """A user ended the task: cancel, wait a little for the end, and close the job.
@@ -183,12 +186,13 @@ class Watcher:
         A training may take longer to save and to end than Airflow lets this process live. The job
         is closed all the same, since no try may ever follow; one that does begins the next
         generation, and that waits for the app first (:class:`airflow_ett.launch.former.Former`).
+        One that the scheduler was not told of stays open, for the reaper to find.
         """
         self.begin_user_cancel()
         limit = self._now_ns() + int(wait_s * 1e9)
         while not self.user_cancel_over() and self._now_ns() < limit:
             sleep(0.2)
-        self.close_job(JobState.CANCELLED, Cause.USER_CANCELLED)
+        self.close_if_told(JobState.CANCELLED, Cause.USER_CANCELLED)
 
     def begin_user_cancel(self) -> None:
         """The first step of :meth:`user_cancel`, for those who cannot wait here: tell the app."""
@@ -205,9 +209,22 @@ class Watcher:
         self._ledger.user_restart()
         self.cancel(Cause.USER_RESTART)
 
+    def close_if_told(self, state: JobState, cause: Cause | None) -> bool:
+        """Close the job unless something may live that this watcher has not told to end.
+
+        Returns whether it was closed.
+        """
+        untold = self._farewell.untold()
+        if untold is not None:
+            log.warning("Job %s stays open: %s may still run", self._job.log.key, untold.app)
+            return False
+        self.close_job(state, cause)
+        return True
+
     def close_job(self, state: JobState, cause: Cause | None) -> None:
         """Write the job's terminal event, once; from then on its result is frozen."""
-        self._ledger.job_ended(state, cause)
+        self._ledger.check()
+        self._ledger.job_ended(state, cause, heard=self.heard)
 
     def read_log(self) -> str:
         """Return what rank 0 has printed since the last call, in whichever process that was.
@@ -253,9 +270,33 @@ class Watcher:
         same_try = last.try_number == self._claim.try_number
         return Layer.RELAUNCH if same_try else Layer.AIRFLOW
 
+    def _submit_when_due(self) -> None:
+        """Submit as a try begins; a relaunch within the try is left to what :meth:`poll` does."""
+        layer, history = self._layer(), self._ledger.history
+        relaunch = layer is Layer.RELAUNCH and may_relaunch(history, self._request.max_relaunches)
+        if relaunch and history.last is not None:
+            self._after(history.last)
+        else:
+            self._submit(layer)
+
     def _submit(self, layer: Layer) -> None:
-        self._submitter.submit(layer)
-        self._next_layer = None
+        """Submit, unless the app before may live: then the next look tries again.
+
+        A relaunch that the scheduler refuses is one of ``max_relaunches``, and the next one waits.
+        """
+        history, self._next_layer = self._ledger.history, layer
+        if self._farewell.lingers():
+            return
+        last = history.last
+        try:
+            self._submitter.submit(layer)
+        except LaunchError as error:
+            if layer is not Layer.RELAUNCH or history.live is not None:
+                raise
+            log.warning("Job %s: a relaunch was refused: %s", self._job.log.key, error)
+        finally:
+            if history.last is not last:  # it was intended, whatever became of it
+                self._next_layer = None
         self._pace.stir()
 
     @contextlib.contextmanager
@@ -268,10 +309,13 @@ class Watcher:
 
     def _ask(self, submission: Submission) -> SchedulerStatus:
         try:
-            return self._gateway.status(str(submission.handle))
+            if self._submitter.reached_scheduler(submission):
+                return self._gateway.status(str(submission.handle))
+            text = f"It has not had {submission.app} so far."
+            return SchedulerStatus(state=None, message=text, answered=False)
         except LaunchError as error:
             log.warning("Job %s: the scheduler could not be asked: %s", self._job.log.key, error)
-            return SchedulerStatus(state=None, message=str(error))
+            return SchedulerStatus(state=None, message=str(error), answered=False)
 
     def _note_state(self, submission: Submission, status: SchedulerStatus) -> None:
         if not known(status):
@@ -281,7 +325,7 @@ class Watcher:
             self._pace.stir()
             if not known(status):
                 log.warning(
-                    "Job %s: the scheduler does not know %s", self._job.log.key, self.handle
+                    "Job %s: the scheduler does not know %s", self._job.log.key, submission.app
                 )
 
     def _log_of(self, submission: Submission) -> Callable[[], str | None]:
@@ -298,16 +342,17 @@ class Watcher:
         if self._limits.start_late(live, now_ns) and self._job.log.submission_events(live.number):
             live.started = True  # the scheduler is behind
         text = self._limits.overdue(live, status, now_ns) if live.cancel_reason is None else None
-        if text or (live.cancel_reason is not None and self._told_to_end != live.handle):
+        if text or (live.cancel_reason is not None and self._farewell.told != live.handle):
             with self._patiently():
                 self.cancel(Cause.TIMEOUT, text)
 
     def _end(self, submission: Submission, status: SchedulerStatus) -> Outcome | None:
         """Judge the attempt that is over; relaunch, or say how the try ended."""
         end = examine(self._job.log, submission, status, self._gateway, quote=self.quotes)
+        self._ledger.check()  # reading the last lines of its output may have taken long
         if end.verdict.cause is Cause.VANISHED and submission.handle is not None:
             with contextlib.suppress(LaunchError):  # in case it lives where it cannot be seen
-                self._gateway.cancel(submission.handle)
+                self._farewell.tell(submission)
         self._ledger.attempt_ended(submission, end.verdict, end.attempt, end.cursor)
         self._pace.stir()
         return self._after(submission)
@@ -319,16 +364,16 @@ class Watcher:
         if last.cause is None and (wanted or self._next_layer is None):
             self.close_job(JobState.SUCCEEDED, None)
             return self._outcome(last)
-        if self._next_layer is not None:
-            self._submit(self._next_layer)
-            return None
-        if not may_relaunch(history, self._request.max_relaunches):
+        due, now_ns = self._next_layer, self._now_ns()
+        if due is None and not may_relaunch(history, self._request.max_relaunches):
             return self._outcome(last)
-        if self._limits.late(self._now_ns()):
-            return replace(self._outcome(last), cause=Cause.TIMEOUT)
-        if self._now_ns() >= last.ended_ns + backoff_ns(history.relaunches()):
-            self._submit(Layer.RELAUNCH)
+        if self._limits.late(now_ns):
+            return self._outcome(last, late=True)
+        if due is None and rested(history, now_ns):
+            due = Layer.RELAUNCH
+        if due is not None:
+            self._submit(due)
         return None
 
-    def _outcome(self, last: Submission) -> Outcome:
-        return conclude(self._job, self._ledger.history, last)
+    def _outcome(self, last: Submission, *, late: bool = False) -> Outcome:
+        return conclude(self._job, self._ledger.history, last, late=late)

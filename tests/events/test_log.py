@@ -79,15 +79,16 @@ def test_threads_do_not_tear_lines(tmp_path: Path) -> None:
     assert [event.seq for event in chunk.events] == list(range(800))
 
 
-def test_a_short_write_leaves_a_torn_line_that_the_next_one_ends(
+def test_a_short_write_is_an_error_and_its_torn_line_is_ended_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = writer(tmp_path / "a.jsonl")
     real = os.write
     monkeypatch.setattr(os, "write", lambda handle, line: real(handle, line[:10]))
-    log.append("lost")
+    with pytest.raises(OSError, match="only 10 of"):  # a nearly full disk: nothing is lost unsaid
+        log.append("lost")
     monkeypatch.setattr(os, "write", real)
-    log.append("kept")
+    assert log.append("kept").seq == 0
     chunk = read_log(log.path)
     assert [event.kind for event in chunk.events] == ["kept"]
     assert len(chunk.bad) == 1

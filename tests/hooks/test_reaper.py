@@ -193,6 +193,7 @@ def test_a_training_that_airflow_lost_fails_by_infrastructure(cluster: Cluster) 
     cluster.reap()
     (end,) = cluster.events("job_ended")
     assert (end.data["state"], end.data["cause"]) == ("failed", "infrastructure")
+    assert cluster.events("claimed")[-1].data["mode"] == "again"
     assert cluster.submitted == 1
 
 

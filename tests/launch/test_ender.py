@@ -255,3 +255,23 @@ def test_giving_up_a_job_whose_training_is_over_asks_for_nothing(bench: Any) -> 
     assert (reasons(bench), causes(bench)) == ([], [Cause.APPLICATION])
     assert bench.job_state() is JobState.FAILED
     assert bench.gateway.cancelled == []
+
+
+def test_a_success_seen_as_the_task_fails_is_left_to_the_cleared_try(bench: Any) -> None:
+    bench.watch()
+    bench.ends("SUCCEEDED")
+    assert ender(bench).give_up(Cause.LAUNCH, TEXT, 10, bench.tick) == "closed as succeeded"
+    assert bench.job_state() is JobState.SUCCEEDED
+    cleared = bench.watch(try_number=2, max_tries=5)
+    assert cleared.poll().cause is None
+    assert len(bench.gateway.submitted) == 1
+    bench.watch(try_number=3, max_tries=6)  # heard by now: a clear begins anew
+    assert len(bench.gateway.submitted) == 2
+
+
+def test_a_success_seen_as_a_user_ends_the_task_is_nobodys(bench: Any) -> None:
+    bench.watch()
+    bench.ends("SUCCEEDED")
+    assert ender(bench).end(USER, TEXT, bench.tick) == "closed as succeeded"
+    bench.watch(try_number=2, max_tries=9)
+    assert len(bench.gateway.submitted) == 2

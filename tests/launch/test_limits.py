@@ -81,3 +81,11 @@ def test_the_grace_counts_from_the_last_word_of_scheduler_and_agents(
     submission = waiting(unknown_since_ns=None if since_s is None else since_s * SECOND)
     beat = None if heartbeat_s is None else heartbeat_s * SECOND
     assert LIMITS.forgotten(submission, now_s * SECOND, beat) is forgotten
+
+
+def test_a_clock_that_was_put_back_makes_nobody_wait() -> None:
+    failed = SchedulerStatus("FAILED", raw="FAILED", may_return=True)
+    ahead = waiting(told_ns=3700 * SECOND, unknown_since_ns=3700 * SECOND)
+    assert LIMITS.settled(ahead, failed, 100 * SECOND)
+    assert LIMITS.forgotten(ahead, 100 * SECOND, 3699 * SECOND)
+    assert not LIMITS.forgotten(ahead, 100 * SECOND, 101 * SECOND)  # its clock goes ahead a little

@@ -86,3 +86,13 @@ def test_a_plain_retry_after_a_success_that_airflow_never_heard_of_finds_it(tmp_
     end(opened(tmp_path, KEY), JobState.SUCCEEDED)
     assert opened(tmp_path, KEY, tries=(2, 0)).log.key.generation == 1
     assert opened(tmp_path, KEY, tries=(2, 1)).log.key.generation == 2
+
+
+def test_a_success_of_another_dag_run_of_the_same_id_is_not_reported(tmp_path: Path) -> None:
+    """The run was deleted and made again, and its first try died before it claimed the job."""
+    end(opened(tmp_path, KEY, tries=(1, 0)), JobState.SUCCEEDED)
+    tries: dict[str, Any] = {"checkpoint_root": "", "try_number": 2, "max_tries": 0}
+    assert open_job(tmp_path, KEY, **tries).log.key.generation == 1
+    fresh = open_job(tmp_path, KEY, **tries, begun=False)
+    assert fresh.log.key.generation == 2
+    assert fresh.inherit is None

@@ -147,3 +147,18 @@ def test_on_nfs_a_lost_answer_gives_one_claim_and_one_intent(tmp_path: Path, nfs
     nfs.answers_lost = 1
     log.intend(taken, 1, {"app": "a"})
     log.check(taken)
+
+
+def test_an_intent_whose_log_line_failed_is_made_again_by_its_claim_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    taken = claim(log)
+    with monkeypatch.context() as full:
+        full.setattr("airflow_ett.events.log.os.write", lambda *_: 0)
+        with pytest.raises(JobLogError, match="bytes were written"):
+            log.intend(taken, 1, {"app": "a"})
+    log.intend(taken, 1, {"app": "a"})
+    assert [e.kind for e in log.launcher_events()] == [Kind.CLAIMED, Kind.SUBMIT_INTENDED]
+    with pytest.raises(Fenced):
+        log.intend(taken, 1, {"app": "a"})

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_ett.errors import LaunchError
+from airflow_ett.errors import Fenced, LaunchError
+from airflow_ett.launch.watcher import Watcher
 
 AWAY = LaunchError("cannot find the app: no route to host")
 
@@ -46,3 +47,45 @@ def test_a_refusal_ends_the_attempt(bench: Any) -> None:
         bench.watch()
     (end,) = bench.events("attempt_ended")
     assert end.data["cause"] == "launch"
+
+
+def overtaken(bench: Any, monkeypatch: pytest.MonkeyPatch, meanwhile: Any) -> None:
+    """Submit; call ``meanwhile`` when the scheduler has the app and has not answered yet."""
+    real = bench.gateway.submit
+
+    def slowly(prepared: Any, name: str) -> str:
+        handle = real(prepared, name)
+        monkeypatch.setattr(bench.gateway, "submit", real)
+        meanwhile()
+        return handle
+
+    monkeypatch.setattr(bench.gateway, "submit", slowly)
+    with pytest.raises(Fenced):
+        bench.watch()
+
+
+def test_an_app_that_came_too_late_for_a_cancel_is_cancelled(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def user() -> None:
+        with monkeypatch.context() as unseen:
+            unseen.setattr(bench.gateway, "find", lambda *_: None)
+            job = bench.open()
+            claim = job.log.claim(try_number=1, max_tries=2, mode="trigger")
+            killer = Watcher(job, claim, bench.request, bench.gateway, now_ns=lambda: bench.now_ns)
+            killer.recall()
+            killer.user_cancel(wait_s=0, sleep=bench.tick)
+
+    overtaken(bench, monkeypatch, user)
+    assert bench.gateway.cancelled == [bench.app()]
+    assert bench.job_state() is None  # left to the reaper
+
+
+def test_an_app_whose_answer_came_late_belongs_to_whoever_adopts_it(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overtaken(bench, monkeypatch, lambda: bench.watch(mode="trigger"))
+    assert bench.gateway.cancelled == []
+    assert len(bench.gateway.submitted) == 1
+    bench.ends("SUCCEEDED")
+    assert bench.watch(mode="trigger").poll().cause is None

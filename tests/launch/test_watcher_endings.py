@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ett.errors import LaunchError
+from airflow_ett.errors import Fenced, JobLogError, LaunchError
 from airflow_ett.events import AttemptId, Cause, JobState, Layer
 from airflow_ett.launch.limits import UNKNOWN_GRACE_S, Limits
 
@@ -93,14 +93,35 @@ def test_a_trigger_that_starts_again_reports_an_end_already_noted(bench: Any) ->
     assert len(bench.gateway.submitted) == 1
 
 
-def test_a_refused_relaunch_is_a_launch_failure(bench: Any) -> None:
+def test_a_relaunch_that_is_refused_once_is_followed_by_another(bench: Any) -> None:
+    """A scheduler that fails over refuses for a moment: without retries that ended the job."""
     watcher = bench.watch()
     bench.reply(AttemptId(1), **KILLED)
     bench.gateway.refuse = True
     bench.ends("FAILED")
-    with pytest.raises(LaunchError):
-        watcher.poll()
+    assert watcher.poll() is None
     assert bench.events("attempt_ended")[-1].data["cause"] == Cause.LAUNCH
+    bench.gateway.refuse = False
+    assert watcher.poll() is None
+    assert len(bench.gateway.submitted) == 1  # it rests
+    bench.tick(1)
+    assert watcher.poll() is None
+    assert [e.data["submission"] for e in bench.events("submitted")] == [1, 3]
+
+
+def test_relaunches_that_are_always_refused_are_a_launch_failure(bench: Any) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **KILLED)
+    bench.gateway.refuse = True
+    bench.ends("FAILED")
+    outcomes = []
+    for _ in range(20):
+        bench.tick(1)
+        outcomes.append(watcher.poll())
+    outcome = next(outcome for outcome in outcomes if outcome)
+    assert outcome.cause is Cause.LAUNCH
+    assert "the queue is closed" in outcome.message
+    assert len(bench.events("submit_intended")) == 1 + bench.request.max_relaunches
 
 
 def test_a_trigger_that_died_before_the_relaunch_makes_it(bench: Any) -> None:
@@ -110,7 +131,10 @@ def test_a_trigger_that_died_before_the_relaunch_makes_it(bench: Any) -> None:
         bench.ends("FAILED")
         watcher.poll()
     assert len(bench.gateway.submitted) == 2
-    bench.watch(mode="trigger")
+    again = bench.watch(mode="trigger")
+    assert len(bench.gateway.submitted) == 2  # the second relaunch rests, whoever makes it
+    bench.tick(1)
+    assert again.poll() is None
     assert len(bench.gateway.submitted) == 3
     assert bench.events("submitted")[-1].data["layer"] == Layer.RELAUNCH
 
@@ -200,3 +224,61 @@ def test_a_job_that_vanished_is_cancelled_all_the_same(bench: Any) -> None:
     bench.tick(UNKNOWN_GRACE_S + 1)
     assert watcher.poll().cause is Cause.VANISHED
     assert bench.gateway.cancelled == [bench.app()]
+
+
+def test_who_loses_the_claim_while_reading_the_last_lines_writes_no_end(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = bench.watch()
+    bench.ends("FAILED")
+    newer: list[Any] = []
+
+    def slowly(*_: Any) -> list[str]:
+        monkeypatch.undo()
+        newer.append(bench.watch(mode="trigger"))
+        return []
+
+    monkeypatch.setattr(bench.gateway, "last_lines", slowly)
+    with pytest.raises(Fenced):
+        watcher.poll()
+    assert newer[0].poll() is not None
+    assert [event.writer for event in bench.events("attempt_ended")] == ["launcher-2"]
+
+
+def test_a_trigger_that_starts_again_after_the_deadline_does_not_relaunch(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(bench.now_ns + 100_000_000_000)
+    watcher = bench.watch(limits=limits)
+    bench.reply(AttemptId(1), **KILLED)
+    bench.ends("FAILED")
+    monkeypatch.setattr(watcher, "_after", lambda last: None)  # its process dies here
+    watcher.poll()
+    bench.tick(1000)
+    again = bench.watch(mode="trigger", limits=limits)
+    outcome = again.poll()
+    assert outcome.cause is Cause.TIMEOUT
+    assert "deadline" in outcome.message
+    assert "used up" not in outcome.message
+    assert len(bench.gateway.submitted) == 1
+
+
+def test_a_relaunch_whose_handle_could_not_be_noted_is_no_reason_for_another(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = bench.watch()
+    bench.reply(AttemptId(1), **KILLED)
+    bench.ends("FAILED")
+
+    def full(*_: Any) -> None:
+        raise JobLogError("No space left on device")
+
+    with monkeypatch.context() as away:
+        away.setattr(watcher._ledger, "handed_over", full)
+        with pytest.raises(JobLogError):
+            watcher.poll()
+    assert watcher.poll() is None
+    bench.reply(AttemptId(2), **RAISED)
+    bench.ends("FAILED")
+    assert watcher.poll().cause is Cause.APPLICATION
+    assert len(bench.gateway.submitted) == 2
