@@ -17,6 +17,10 @@ from airflow_ett.links.extra import LINKS
 
 log = logging.getLogger(__name__)
 
+_REST = 10
+"""After a push that failed, the next waits for so many times as long as that one took: an API
+server that does not answer would hold up the looks at the training."""
+
 
 class LinkBoard:
     """Shows where one try's job is to be found; ``key`` holds the fields of the job's key.
@@ -37,7 +41,8 @@ class LinkBoard:
         """Push what ``find`` returns if it is due, or at once when ``now``."""
         if not now and time.monotonic() < self._due:
             return
-        self._due = time.monotonic() + self._every_s
+        begun = time.monotonic()
+        self._due = begun + self._every_s
         try:
             places = {n: without_secrets(v, redact) for n, v in asdict(find()).items()}
             links = {link.xcom_key: link.address(self._task, places[link.place]) for link in LINKS}
@@ -47,6 +52,8 @@ class LinkBoard:
             if not self._warned:
                 log.warning("Links of %s are not up to date: %s", self._task, redact(str(error)))
             self._warned = True
+            ended = time.monotonic()
+            self._due = max(self._due, ended + _REST * (ended - begun))
 
     def _push(self, key: str, text: str | None) -> None:
         """Store news as an XCom, past any custom backend: the API server reads it as it is."""

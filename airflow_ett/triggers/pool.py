@@ -2,7 +2,8 @@
 
 Hundreds of triggers may look at a scheduler that takes seconds to answer: their looks wait in one
 line for :data:`LOOKS`. Airflow waits for a kill no longer than half a minute, so kills have
-threads of their own, :data:`KILLS`, which no look ever takes.
+threads of their own, :data:`KILLS`, which no look ever takes. Where all looks hang, trainings whose
+deadline has passed are still looked at, in :data:`LATE`.
 
 Threads start when they are first needed and are daemons: a call that hangs keeps no triggerer from
 stopping. Nothing is lost by that, since whatever must survive is in the job's log before it is
@@ -67,6 +68,9 @@ def _fulfil(future: Future[T], function: Callable[[], T]) -> None:
 LOOKS = Pool("ett-look", 32)
 """Two hundred jobs are each looked at every half a minute where an answer takes 5 s. More threads
 would compete with the event loop for the interpreter where answers are fast."""
+
+LATE = Pool("ett-late", 32)
+"""As many as for other looks: the deadlines of all trainings of a run may pass at once."""
 
 KILLS = Pool("ett-kill", 16)
 """A user who ends a DAG run may end hundreds of trainings at once."""

@@ -9,6 +9,8 @@ asked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
@@ -17,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_ett.errors import EttError, Fenced, JobLogError
@@ -26,9 +29,10 @@ from airflow_ett.hooks.job import JobHold
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
 from airflow_ett.hooks.masking import redact
 from airflow_ett.launch.aftermath import Outcome
+from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.watcher import Watcher
 from airflow_ett.links import LinkBoard
-from airflow_ett.triggers.pool import KILLS, LOOKS
+from airflow_ett.triggers.pool import KILLS, LATE, LOOKS
 
 T = TypeVar("T")
 
@@ -45,6 +49,16 @@ _LOOK_WAIT_S = 10.0
 
 _KILL_LOOK_S = 0.5
 
+_KILL_RETRY_S = 1.0
+
+_AIRFLOW_WAIT_S = 30.0
+
+_AWAY_S = 5.0
+"""A job whose log is away so long after its deadline is left to its task."""
+
+_OVERDUE_S = 60.0
+"""So is one that no look has come back from for so long after it: half a minute is what looks at
+two hundred trainings of a slow scheduler take, and a cancel takes as long as a look."""
 
 _endings: set[asyncio.Task[None]] = set()
 """The event loop itself keeps no task alive."""
@@ -59,8 +73,9 @@ class TrainingTrigger(BaseTrigger):
         self.poll_interval = poll_interval
         self._watcher: Watcher | None = None
         self._pause_s = poll_interval
-        self._turn: Future[Any] | None = None
+        self._turn: Future[Outcome | None] | None = None
         self._left = False
+        self._deadline_ns = _deadline_ns(hold)
         self._ingest = BestEffortIngest(Path(hold["run_dir"]))
         self._links = LinkBoard(hold["key"])
 
@@ -74,20 +89,20 @@ class TrainingTrigger(BaseTrigger):
         soonest = time.monotonic() + SOONEST_S
         try:
             while True:
-                self._turn = LOOKS.submit(self._look)
-                outcome = await asyncio.wrap_future(self._turn)
+                outcome = await self._looked()
                 if outcome is not None:
                     await asyncio.sleep(max(0.0, soonest - time.monotonic()))
                     yield TriggerEvent(outcome.as_dict())
                     return
-                await asyncio.sleep(self._pause_s)
+                await asyncio.sleep(min(self._pause_s, max(self._left_s(), _AWAY_S)))
         except Fenced as error:
             self.log.warning("%s", error)
             await asyncio.Event().wait()
         except Exception as error:  # the task sees to the job's end where no try follows
             self.log.exception("The watch of %s failed", self.hold["run_dir"])
             await asyncio.sleep(max(0.0, soonest - time.monotonic()))
-            yield TriggerEvent(self._failure(error))
+            name = "" if isinstance(error, EttError) else f"{type(error).__name__}: "
+            yield TriggerEvent(self._ended(Cause.LAUNCH, f"{name}{error}").as_dict())
         finally:
             self._left = True
 
@@ -103,22 +118,32 @@ class TrainingTrigger(BaseTrigger):
         await asyncio.shield(ending)
 
     async def _see_off(self) -> None:
-        state = await _see_to(partial(airflow_state, self.hold["key"]))
-        kill = meaning(state)
-        self.log.info("Trigger stopped while the task is %s: %s", state, kill)
-        while kill is not Kill.MOVED:
+        """Ask Airflow what the kill means and do it, again and again until both have answered.
+
+        In no hurry any more once Airflow has stopped waiting.
+        """
+        until = time.monotonic() + _AIRFLOW_WAIT_S
+        while True:
             try:
-                await self._end(kill)
+                state = await _see_to(partial(airflow_state, self.hold["key"]))
+                kill = meaning(state)
+                self.log.info("Trigger stopped while the task is %s: %s", state, kill)
+                if kill is not Kill.MOVED:
+                    await self._end(kill)
                 return
             except Fenced as error:
                 self.log.info("%s", error)
                 return
-            except EttError as error:  # Airflow gives up on it after half a minute
+            except (EttError, AirflowRuntimeError, OSError) as error:
                 self.log.warning("%s Trying again.", error)
-                await asyncio.sleep(self.poll_interval)
+            hurry = time.monotonic() < until
+            await asyncio.sleep(_KILL_RETRY_S if hurry else max(_KILL_RETRY_S, self.poll_interval))
 
     async def _end(self, kill: Kill) -> None:
-        """Tell the app; wait a little for the end of one that a user ended, and close its job."""
+        """Tell the app; wait a little for the end of one that a user ended, and close its job.
+
+        A job whose app could not be told stays open, for the reaper to find.
+        """
         until = time.monotonic() + _KILL_WAIT_S
         hangs = not await self._look_over()
         watcher = await _see_to(partial(self._tell, kill, hangs))
@@ -126,18 +151,18 @@ class TrainingTrigger(BaseTrigger):
             # Not in a thread: many trainings may be told at once, and each takes its time to save.
             while not await _see_to(watcher.user_cancel_over) and time.monotonic() < until:
                 await asyncio.sleep(_KILL_LOOK_S)
-            await _see_to(partial(watcher.close_job, JobState.CANCELLED, Cause.USER_CANCELLED))
+            close = partial(watcher.close_if_told, JobState.CANCELLED, Cause.USER_CANCELLED)
+            if not await _see_to(close):
+                self.log.warning(
+                    "The training in %s could not be told to end and may still start; its job "
+                    "stays open for the reaper to find.",
+                    self.hold["run_dir"],
+                )
         await _see_to(partial(self._ingest, now=True))
 
     async def _look_over(self) -> bool:
         """Wait for the look in flight; return whether it is over."""
-        if self._turn is None or self._turn.done():
-            return True
-        look = asyncio.wrap_future(self._turn)
-        done, _ = await asyncio.wait([look], timeout=_LOOK_WAIT_S)
-        if done:
-            look.exception()  # none of the kill's business
-        return bool(done)
+        return self._turn is None or await _over(self._turn, _LOOK_WAIT_S)
 
     def _tell(self, kill: Kill, look_hangs: bool) -> Watcher:
         """Tell the scheduler; return the watcher that did.
@@ -145,29 +170,69 @@ class TrainingTrigger(BaseTrigger):
         A watcher serves one thread at a time: beside a look that hangs another one takes over, if
         nobody else has.
         """
-        if self._watcher is None or look_hangs:
-            after = self._watcher.epoch if self._watcher else None
-            watcher = JobHold(**self.hold).take("trigger", self.poll_interval, after=after)
+        watcher = self._watcher
+        if watcher is None or look_hangs:
+            after = watcher.epoch if watcher else None
+            watcher = JobHold.read(self.hold).take("trigger", self.poll_interval, after=after)
             watcher.recall()
             self._watcher, self._turn = watcher, None
         if kill is Kill.CLEARED:
-            self._watcher.user_restart()
+            watcher.user_restart()
         else:
-            self._watcher.begin_user_cancel()
-        return self._watcher
+            watcher.begin_user_cancel()
+        return watcher
 
-    def _watching(self) -> Watcher:
-        """Return the watcher; claim the job at the first call."""
+    def _watching(self) -> Watcher | None:
+        """Return the watcher; claim the job at the first call, if the task still wants it."""
         if self._watcher is None:
-            watcher = JobHold(**self.hold).take("trigger", self.poll_interval)
+            hold = JobHold.read(self.hold)
+            if hold.idle() and self._unwanted():
+                return None
+            watcher = hold.take("trigger", self.poll_interval)
             action = watcher.begin()
             self._watcher = watcher
             self.log.info("Watching %s (%s)", watcher.handle, action)
         return self._watcher
 
+    def _unwanted(self) -> bool:
+        """Return whether a user has ended the task; False where Airflow does not answer.
+
+        A triggerer that starts again hears of it only after it has started its triggers.
+        """
+        try:
+            state = airflow_state(self.hold["key"])
+        except (AirflowRuntimeError, OSError) as error:
+            self.log.info("Airflow does not tell whether the task goes on: %s", error)
+            return False
+        ended = state in ("failed", "success", "skipped")
+        if ended:
+            self.log.info("Nothing is submitted for a task that is %s", state)
+        return ended
+
+    async def _looked(self) -> Outcome | None:
+        """Look once, in a thread; return the outcome of a try that is over.
+
+        A look that still waits for a thread at the deadline is made in one of :data:`LATE`: those
+        of others may hang. One that hangs itself is waited for no longer than ``_OVERDUE_S`` beyond
+        the deadline; its thread ends when it does, and owns the job until the task goes on.
+        """
+        self._turn = LOOKS.submit(self._look)
+        if not await _over(self._turn, max(0.0, self._left_s())) and self._turn.cancel():
+            self._turn = LATE.submit(self._look)
+        if not await _over(self._turn, max(0.0, self._left_s()) + _OVERDUE_S):
+            return self._overdue("no look at it has come to an end since.")
+        return self._turn.result()
+
+    def _left_s(self) -> float:
+        """Return the seconds that are left until the deadline: negative after it."""
+        deadline_ns = self._deadline_ns
+        return math.inf if deadline_ns is None else (deadline_ns - time.time_ns()) / 1e9
+
     def _look(self) -> Outcome | None:
         try:
             watcher = self._watching()
+            if watcher is None:
+                return None
             outcome = watcher.poll()
             if self._left:  # a kill may be waiting for its turn
                 return outcome
@@ -180,26 +245,52 @@ class TrainingTrigger(BaseTrigger):
         except Fenced:
             raise
         except JobLogError as error:
+            if self._left_s() <= -_AWAY_S:
+                return self._overdue(str(error))
             self.log.warning("%s Watching goes on.", error)
             return None
         return outcome
 
-    def _failure(self, error: Exception) -> dict[str, Any]:
-        name = "" if isinstance(error, EttError) else f"{type(error).__name__}: "
-        outcome = Outcome(
-            job="",
-            cause=Cause.LAUNCH,
-            message=redact(f"{name}{error}"),
-            handle=self._watcher.handle if self._watcher else None,
-            cursor=None,
-            checkpoint=None,
+    def _overdue(self, why: str) -> Outcome:
+        return self._ended(
+            Cause.TIMEOUT,
+            "Not over at the deadline that execution_timeout sets, and whether it was told to end "
+            f"is not known: {why}",
         )
-        return outcome.as_dict()
+
+    def _ended(self, cause: Cause, message: str) -> Outcome:
+        """Return how a try ended whose job's log does not tell."""
+        handle = self._watcher.handle if self._watcher else None
+        return Outcome("", cause, redact(message), handle, cursor=None, checkpoint=None)
+
+
+async def _over(call: Future[Any], timeout_s: float) -> bool:
+    """Wait for a call in a pool; return whether it is over.
+
+    One that still waits for a thread when nobody waits for it any more is never made.
+    """
+    if call.done():
+        return True
+    waited = asyncio.wrap_future(call)
+    try:
+        await asyncio.wait([waited], timeout=None if math.isinf(timeout_s) else timeout_s)
+    finally:
+        waited.cancel()
+    if waited.done() and not waited.cancelled():
+        waited.exception()  # the caller's business, not the event loop's
+    return call.done()
 
 
 async def _see_to(function: Callable[[], T]) -> T:
     """Call ``function`` for a kill; it is called also when Airflow has stopped waiting by then."""
     return await asyncio.shield(asyncio.wrap_future(KILLS.submit(function)))
+
+
+def _deadline_ns(hold: dict[str, Any]) -> int | None:
+    """Return when the try is to be over; None where that is never, or nobody can tell."""
+    with contextlib.suppress(JobLogError):
+        return Limits(**JobHold.read(hold).limits).deadline_ns
+    return None
 
 
 def trigger_for(hold: JobHold, poll_interval: float) -> TrainingTrigger:

@@ -105,6 +105,25 @@ def test_a_push_that_fails_costs_one_warning_and_is_tried_again(
     assert [record.message.count("no API server") for record in caplog.records] == [1]
 
 
+def test_an_api_server_that_does_not_answer_holds_up_few_looks(
+    key: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, pushed = [1000.0], list[float]()
+    monkeypatch.setattr(board.time, "monotonic", lambda: clock[0])
+
+    def slow(*_: Any, **__: Any) -> None:
+        pushed.append(clock[0])
+        clock[0] += 45
+        raise ConnectionError("no API server")
+
+    monkeypatch.setattr(BaseXCom, "set", slow)
+    show = LinkBoard(key, every_s=15)
+    while clock[0] < 2000:
+        show(lambda: LOCAL)
+        clock[0] += 5
+    assert pushed == [1000, 1495, 1990]
+
+
 @pytest.mark.parametrize("found", [LOCAL, REMOTE])
 def test_r20_what_airflow_stores_at_the_end_of_a_task_is_the_same(
     xcoms: Any, key: Any, found: Places

@@ -61,8 +61,9 @@ class FakeWatcher:
     def user_cancel_over(self) -> bool:
         return True
 
-    def close_job(self, *_: Any) -> None:
+    def close_if_told(self, *_: Any) -> bool:
         self.closed = True
+        return True
 
 
 class Blocking(FakeWatcher):

@@ -83,8 +83,9 @@ def test_r05_a_kill_hook_that_is_cancelled_itself_goes_on(
             looks.append("look")
             return looks.count("look") == 5
 
-        def close_job(self, *_: Any) -> None:
+        def close_if_told(self, *_: Any) -> bool:
             looks.append("closed")
+            return True
 
     monkeypatch.setattr(module, "_KILL_LOOK_S", 0.05)
     monkeypatch.setattr(module, "airflow_state", lambda key: "failed")

@@ -7,12 +7,18 @@ import threading
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 import airflow_ett.triggers.training as module
 from airflow_ett.errors import LaunchError
 from airflow_ett.hooks.job import JobHold
 from airflow_ett.triggers.pool import Pool
 from tests.triggers.fakes import Blocking, FakeWatcher, first_event, killed, trigger_on, until
+
+API_ERROR = AirflowRuntimeError(
+    ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 502})
+)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +64,70 @@ def test_r05_a_cancel_that_fails_is_tried_again(monkeypatch: Any, hold: dict[str
             if len(self.asked) < 3:
                 raise LaunchError("connection refused")
 
+    monkeypatch.setattr(module, "_KILL_RETRY_S", 0.01)
     watcher = Refusing()
-    asyncio.run(trigger_on(monkeypatch, hold, watcher, "failed").on_kill())
+    trigger = trigger_on(monkeypatch, hold, watcher, "failed")
+    trigger.poll_interval = 1000.0  # Airflow waits for half a minute
+    asyncio.run(asyncio.wait_for(trigger.on_kill(), 5))
     assert watcher.asked == ["user_cancel"] * 3
+
+
+@pytest.mark.parametrize("error", [API_ERROR, ConnectionResetError("gone")], ids=["api", "socket"])
+def test_r05_an_airflow_that_does_not_answer_is_asked_again(
+    monkeypatch: Any, hold: dict[str, Any], error: Exception
+) -> None:
+    answers: list[Any] = [error, error, "failed"]
+
+    def state(_: Any) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    monkeypatch.setattr(module, "_KILL_RETRY_S", 0.01)
+    watcher = FakeWatcher()
+    trigger = trigger_on(monkeypatch, hold, watcher)
+    monkeypatch.setattr(module, "airflow_state", state)
+    asyncio.run(asyncio.wait_for(trigger.on_kill(), 5))
+    assert watcher.asked == ["user_cancel"]
+    assert watcher.closed
+
+
+def test_r05_a_kill_that_is_tried_again_asks_anew_what_it_means(
+    monkeypatch: Any, hold: dict[str, Any]
+) -> None:
+    """Meanwhile the next try may have begun, which has adopted the training."""
+
+    class Refusing(FakeWatcher):
+        def user_restart(self) -> None:
+            super().user_restart()
+            raise LaunchError("connection refused")
+
+    states = ["restarting", "running"]
+    monkeypatch.setattr(module, "_KILL_RETRY_S", 0.01)
+    watcher = Refusing()
+    trigger = trigger_on(monkeypatch, hold, watcher)
+    monkeypatch.setattr(module, "airflow_state", lambda _: states.pop(0))
+    asyncio.run(asyncio.wait_for(trigger.on_kill(), 5))
+    assert watcher.asked == ["user_restart"]
+
+
+def test_r05_a_job_whose_app_could_not_be_told_stays_open(
+    monkeypatch: Any, hold: dict[str, Any]
+) -> None:
+    """A relaunch hangs in its scheduler, and may yet begin: the reaper finds open jobs alone."""
+
+    class Intended(FakeWatcher):
+        def close_if_told(self, *_: Any) -> bool:
+            return False
+
+    watcher = Intended()
+    trigger = trigger_on(monkeypatch, hold, watcher, "failed")
+    warned: list[str] = []
+    monkeypatch.setattr(trigger.log, "warning", lambda text, *_: warned.append(text))
+    asyncio.run(asyncio.wait_for(trigger.on_kill(), 5))
+    assert watcher.asked == ["user_cancel"]
+    assert "could not be told" in "".join(warned)
 
 
 def test_s13_a_kill_gets_through_while_all_looks_are_blocked(

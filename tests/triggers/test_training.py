@@ -13,7 +13,9 @@ import pytest
 
 import airflow_ett.triggers.training as module
 from airflow_ett.errors import Fenced, JobLogError
+from airflow_ett.events import JobKey, RunDir
 from airflow_ett.hooks.job import JobHold
+from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.triggers.training import TrainingTrigger
 from tests.triggers.fakes import OUTCOME, FakeWatcher, first_event, trigger_on
 
@@ -81,6 +83,51 @@ def test_a_log_that_is_away_at_the_start_is_waited_for(
 
     monkeypatch.setattr(JobHold, "take", take)
     assert asyncio.run(first_event(trigger)).payload["cause"] == "application"
+
+
+def test_a_hold_that_cannot_be_read_costs_no_training(
+    monkeypatch: Any, hold: dict[str, Any]
+) -> None:
+    """Its task would fail, and in its last try end a training that is healthy."""
+    watcher = FakeWatcher(OUTCOME)
+    trigger = trigger_on(monkeypatch, {**hold, "request": None}, watcher)
+
+    async def watch() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(first_event(trigger), 0.3)
+
+    asyncio.run(watch())
+    assert watcher.asked == []
+
+
+@pytest.mark.parametrize(
+    ("state", "submits"), [("failed", False), ("deferred", True), (None, True)]
+)
+def test_r05_a_trigger_that_starts_again_submits_nothing_for_a_task_that_a_user_ended(
+    monkeypatch: Any, hold: dict[str, Any], state: str | None, submits: bool
+) -> None:
+    """Airflow tells it to end only after it has started; ``None``: Airflow does not answer."""
+
+    def ask(_: Any) -> str:
+        if state is None:
+            raise ConnectionResetError("gone")
+        return state
+
+    log = RunDirLog(RunDir(Path(hold["run_dir"])), JobKey(**hold["key"]))
+    log.claim(try_number=1, max_tries=2, mode="task")
+    watcher = FakeWatcher(*[None] * 3, OUTCOME)
+    trigger = trigger_on(monkeypatch, hold, watcher)
+    monkeypatch.setattr(module, "airflow_state", ask)
+
+    async def watch() -> None:
+        await asyncio.wait_for(first_event(trigger), 5 if submits else 0.3)
+
+    if submits:
+        asyncio.run(watch())
+    else:
+        with pytest.raises(asyncio.TimeoutError):
+            asyncio.run(watch())
+    assert bool(watcher.asked) is submits
 
 
 def test_s13_a_slow_scheduler_does_not_stall_the_loop(
