@@ -14,6 +14,7 @@
     ├── PublishError            the model could not be published; nothing became visible
     ├── DemoError               the demo, or the Airflow it runs, cannot go on
     └── TrainingFailed          a job ended without success; carries the cause and its evidence
+        └── EndedByUser         a user ended its task in Airflow
 
 A message says what happened, to which job, attempt and replica, and what to do.
 """
@@ -95,3 +96,10 @@ class TrainingFailed(EttError):
         self.cause = cause
         self.cursor = cursor
         self.repeated = repeated
+
+
+class EndedByUser(TrainingFailed):
+    """A user ended the training's task in Airflow: no try follows, whatever the retry policy says.
+
+    Not raised when the training was cancelled at its scheduler, whose cause is the same.
+    """

@@ -15,6 +15,7 @@ the file to a thread, so that a run root that hangs holds up neither scheduler n
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from typing import Any
 
@@ -26,9 +27,14 @@ from airflow_ett.hooks.notes import AIRFLOW, USER, Note, write_note
 
 log = logging.getLogger(__name__)
 
+_Place = tuple[str, str, str, int]
+
 _TEXT_LIMIT = 500
+_waiting: queue.Queue[tuple[_Place, Note]] = queue.Queue(10_000)
+"""A user may mark a DAG run of thousands of tasks; what is more than that is dropped."""
+
 _at_once = threading.BoundedSemaphore(4)
-"""A run root that hangs costs so many threads and no more; further notes are dropped."""
+"""A run root that hangs costs so many threads and no more; further notes wait for it."""
 
 
 @hookimpl
@@ -64,19 +70,35 @@ def _hear(task_instance: Any, state: str, by: str, error: object = None) -> None
             str(task_instance.task_id),
             -1 if map_index is None else int(map_index),
         )
-        threading.Thread(target=_write, args=(place, note), name="ett-note", daemon=True).start()
+        _waiting.put_nowait((place, note))
+        threading.Thread(target=_work, name="ett-note", daemon=True).start()
+    except queue.Full:
+        log.warning(
+            "ETT: %d notes wait for the run root, which does not answer or is slow: it is not "
+            "noted that %s is %s",
+            _waiting.maxsize,
+            task_instance,
+            state,
+        )
     except Exception as error:  # never in Airflow's way
         log.warning("ETT could not note that %s is %s: %s", task_instance, state, error)
 
 
-def _write(place: tuple[str, str, str, int], note: Note) -> None:
-    if not _at_once.acquire(blocking=False):
-        log.warning("ETT: the run root does not answer: %s of %s is not noted", note, place)
-        return
+def _work() -> None:
+    """Write what waits, unless enough threads do: whoever stops looks once more afterwards."""
+    while not _waiting.empty() and _at_once.acquire(blocking=False):
+        try:
+            while True:
+                _write(*_waiting.get_nowait())
+        except queue.Empty:
+            pass
+        finally:
+            _at_once.release()
+
+
+def _write(place: _Place, note: Note) -> None:
     try:
         settings = config.load()
         write_note(settings.run_root, JobKey(settings.deployment, *place), note)
     except Exception as error:
         log.warning("ETT could not note that %s is %s: %s", place, note.state, error)
-    finally:
-        _at_once.release()

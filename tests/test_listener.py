@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from airflow.listeners.spec import dagrun
 from airflow.sdk._shared.listeners.spec import taskinstance
 
 from airflow_ett import listener
-from airflow_ett.events import RunDir
+from airflow_ett.events import JobKey, RunDir
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, read_notes
 from airflow_ett.ui.plugin import EttPlugin
 
@@ -123,16 +124,37 @@ def test_a_run_root_that_hangs_holds_nobody_up(
 
 
 def test_no_more_than_a_few_threads_wait_for_a_run_root_that_hangs(
-    hook: Any, job: RunDir, caplog: pytest.LogCaptureFixture
+    hook: Any, job: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = 0
-    while listener._at_once.acquire(blocking=False):
-        waiting += 1
-    try:
-        hook.on_task_instance_success(previous_state=None, task_instance=task())
-        settle()
-    finally:
-        listener._at_once.release(waiting)
-    assert waiting == 4
-    assert "is not noted" in caplog.text
+    """A user may mark a DAG run of a hundred mapped trainings: each mark is noted."""
+    answer, lock = threading.Event(), threading.Lock()
+    noted: list[int] = []
+    at_once = [0, 0]
+
+    def write(run_root: Path, key: JobKey, note: Note) -> None:
+        with lock:
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+        answer.wait(20)
+        with lock:
+            at_once[0] -= 1
+            noted.append(key.map_index)
+
+    monkeypatch.setattr(listener, "write_note", write)
+    for number in range(100):
+        hook.on_task_instance_success(previous_state=None, task_instance=task(map_index=number))
+    answer.set()
+    settle()
+    assert sorted(noted) == list(range(100))
+    assert at_once == [0, 4]
+
+
+def test_what_does_not_fit_into_the_line_is_told(
+    hook: Any, job: RunDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full: queue.Queue[Any] = queue.Queue(1)
+    full.put(None)
+    monkeypatch.setattr(listener, "_waiting", full)
+    hook.on_task_instance_success(previous_state=None, task_instance=task())
+    assert "not noted that" in " ".join(caplog.text.split())
     assert read_notes(job) == []

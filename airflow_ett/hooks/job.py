@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_ett.checkpoints import open_checkpoint
 from airflow_ett.errors import CheckpointError, ConfigurationError, Fenced, JobLogError
@@ -56,6 +58,32 @@ class JobHold:
             limits=asdict(limits),
         )
 
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> JobHold:
+        """Return the hold that a trigger was stored with, by whichever release.
+
+        What only another release knows is left out, limits that it did not keep are the usual ones.
+        Raises :class:`JobLogError` when it cannot be read all the same.
+        """
+        known = {"limits": {"deadline_ns": kept.get("deadline_ns")}} | _known(cls, kept)
+        try:
+            request, limits = _known(Request, known["request"]), _known(Limits, known["limits"])
+            return cls(**known | {"request": request, "limits": limits})
+        except (AttributeError, KeyError, TypeError) as error:
+            raise JobLogError(
+                "This task was deferred by another release of airflow-ett, whose trigger cannot be "
+                f"read ({error}). Its training goes on; clear the task to have it resumed by this "
+                "release."
+            ) from error
+
+    def idle(self) -> bool:
+        """Return whether nothing of the job runs or was intended: whoever goes on with it submits.
+
+        Raises :class:`JobLogError` when its log cannot be read.
+        """
+        log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key))
+        return fold(log.launcher_events()).live is None and log.newest() > 0
+
     def take(self, mode: str, poll_interval_s: float, *, after: int | None = None) -> Watcher:
         """Claim the job for this process and return its watcher.
 
@@ -102,7 +130,8 @@ def end_job(
 
     A training that still runs is cancelled once and given ``wait_s`` to end; ``text`` says why.
     Returns None when it never began, or has ended. With ``after``, only if nobody has claimed
-    it since that epoch.
+    it since that epoch. When the task's own alarm rings meanwhile, the job is closed without more
+    waiting: the alarm rings once, and nobody else would close it.
 
     Raises :class:`Fenced` when another owner has it, :class:`LaunchError` when the scheduler cannot
     be asked, :class:`JobLogError` when the log cannot be used.
@@ -116,14 +145,20 @@ def end_job(
         return None
     if history.try_number > try_number:
         raise Fenced(f"Job {log.key} belongs to try {history.try_number} by now.")
-    after = epoch if after is None else after
-    claim = log.claim(try_number=try_number, max_tries=max_tries, mode="again", after=after)
     opened = history.opened
     request = Request(
         str(opened.get("component")), [], str(opened.get("scheduler")), max_relaunches=0
     )
-    ender = Ender(OpenJob(log, job.checkpoints, job.inherit), claim, request, Gateway())
-    return ender.give_up(cause, text, wait_s)
+
+    def give_up(after: int, wait_s: float) -> str:
+        claim = log.claim(try_number=try_number, max_tries=max_tries, mode="again", after=after)
+        ender = Ender(OpenJob(log, job.checkpoints, job.inherit), claim, request, Gateway())
+        try:
+            return ender.give_up(cause, text, wait_s)
+        except AirflowTaskTimeout:
+            return give_up(claim.epoch, 0.0)
+
+    return give_up(epoch if after is None else after, wait_s)
 
 
 def try_began_ns(log: JobLog, try_number: int) -> int | None:
@@ -140,6 +175,12 @@ def try_began_ns(log: JobLog, try_number: int) -> int | None:
     return max(firsts, default=None)
 
 
+def _known(kind: type[JobHold | Request | Limits], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those fields of ``kept`` that a class of ours has."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in kept.items() if name in names}
+
+
 def check_checkpoints(request: Request) -> None:
     """Raise :class:`ConfigurationError` unless ``resume`` and ``init_from`` name checkpoints."""
     for parameter, value in (("resume", request.resume), ("init_from", request.init_from)):
@@ -149,3 +190,5 @@ def check_checkpoints(request: Request) -> None:
             open_checkpoint(str(value))
         except CheckpointError as error:
             raise ConfigurationError(parameter, str(error)) from error
+        except ConfigurationError as error:  # it knows of no parameter but checkpoint_uri
+            raise ConfigurationError(parameter, error.problem) from error

@@ -1,9 +1,11 @@
 """What Airflow remembers of a job from try to try: where its log lies.
 
 A run root that is not mounted on the worker of a later try looks like one that no job was ever
-begun in, and the try would submit a second training beside the first. Airflow's task state outlives
-tries, so it can tell the two apart. A user's clear (it raises ``max_tries``) may begin a job anew:
-its run directory may have been removed on purpose.
+begun in, and so does another run root or another deployment name: the try would submit a second
+training beside the first. Airflow's task state outlives tries, so it can tell them apart. A user's
+clear (it raises ``max_tries``) may begin a job anew: its run directory may have been removed on
+purpose. A run that is deleted takes its task state along, so that one that is made again under the
+same id is known by having none.
 """
 
 from __future__ import annotations
@@ -34,18 +36,24 @@ class JobMemory:
         self._store: Any = context.get("task_state_store")
         self._max_tries = context["ti"].max_tries
 
-    def check(self, key: JobKey) -> None:
-        """Raise :class:`JobLogError` when the log of an earlier try is not there any more."""
-        kept = self._recall()
-        if kept is None or kept["max_tries"] != self._max_tries:
-            return
-        run_dir = RunDir(Path(kept["run_dir"]))
-        if RunDirLog(run_dir, key).newest() == 0:
-            raise JobLogError(
-                f"Job {key} was begun in {run_dir.path}, where nothing is now. Is the folder of "
-                "[ett] run_root mounted on this worker? Nothing was submitted. If the folder was "
-                "removed on purpose, clear the task: it then begins anew."
-            )
+    def check(self, key: JobKey, run_root: Path) -> bool:
+        """Return whether this run has begun the job, True where Airflow cannot tell.
+
+        Raises :class:`JobLogError` when the log of an earlier try is not there any more, or not
+        where this try would look for it.
+        """
+        if self._store is None:
+            return True
+        try:
+            kept = self._store.get(_NAME)
+        except AirflowRuntimeError as error:
+            log.warning("Airflow does not tell where the job's log lies: %s", error)
+            return True
+        if not isinstance(kept, dict):
+            return False
+        if kept.get("max_tries") == self._max_tries:
+            _check_place(RunDir(Path(kept["run_dir"])), key, run_root / key.base)
+        return True
 
     def keep(self, run_dir: str) -> None:
         """Remember where the job's log lies."""
@@ -57,12 +65,17 @@ class JobMemory:
         except AirflowRuntimeError as error:
             log.warning("Airflow does not keep where the job's log lies: %s", error)
 
-    def _recall(self) -> dict[str, Any] | None:
-        if self._store is None:
-            return None
-        try:
-            kept = self._store.get(_NAME)
-        except AirflowRuntimeError as error:
-            log.warning("Airflow does not tell where the job's log lies: %s", error)
-            return None
-        return kept if isinstance(kept, dict) else None
+
+def _check_place(run_dir: RunDir, key: JobKey, base: Path) -> None:
+    if run_dir.path.parent.resolve() != base.resolve():
+        raise JobLogError(
+            f"Job {key} was begun in {run_dir.path}; [ett] run_root and deployment now say {base}. "
+            "Nothing was submitted, and its training may be alive: set them back. To begin anew "
+            "there, end the training at its scheduler, then clear the task."
+        )
+    if RunDirLog(run_dir, key).newest() == 0:
+        raise JobLogError(
+            f"Job {key} was begun in {run_dir.path}, where nothing is now. Is the folder of "
+            "[ett] run_root mounted on this worker? Nothing was submitted. If the folder was "
+            "removed on purpose, clear the task: it then begins anew."
+        )

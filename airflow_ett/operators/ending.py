@@ -18,18 +18,21 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryPolicy
 from airflow.sdk.exceptions import (
+    AirflowFailException,
     AirflowRescheduleException,
+    AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTerminated,
     AirflowTaskTimeout,
     TaskDeferred,
 )
 
 from airflow_ett import config
-from airflow_ett.errors import Fenced, TrainingFailed
+from airflow_ett.errors import EndedByUser, Fenced, TrainingFailed
 from airflow_ett.events import Cause, JobKey
 from airflow_ett.hooks.ingest import BestEffortIngest
 from airflow_ett.hooks.job import end_job
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 _NO_FAILURE = (TaskDeferred, AirflowRescheduleException, AirflowSkipException)
+
+_NO_RETRY = (AirflowFailException, AirflowSensorTimeout, AirflowTaskTerminated)
+"""Airflow fails the task after these and asks no retry policy."""
 
 WAIT_S = 10.0
 """How long a failing task waits for its cancelled training to end."""
@@ -77,7 +83,7 @@ class Ending:
         try:
             settings = config.load()
             key = job_key(settings.deployment, context)
-            tries = {"try_number": ti.try_number, "max_tries": ti.max_tries}
+            tries: dict[str, Any] = {"try_number": ti.try_number, "max_tries": ti.max_tries}
             job = open_job(settings.run_root, key, checkpoint_root="", **tries)
             done = end_job(
                 job,
@@ -114,8 +120,7 @@ def will_retry(policy: RetryPolicy | None, error: BaseException, context: Contex
     A task that a user has ended is not tried again, whatever the policy says.
     """
     ti = context["ti"]
-    ended = isinstance(error, TrainingFailed) and error.cause == Cause.USER_CANCELLED
-    if ended or ti.try_number > ti.max_tries:
+    if isinstance(error, (*_NO_RETRY, EndedByUser)) or ti.try_number > ti.max_tries:
         return False
     if policy is None:
         return True

@@ -7,10 +7,11 @@ a user marked it failed     cancelled once, job closed    failed: that is what t
 marked success or skipped   cancelled once, job closed    skipped: nobody is told of a failure
 a user cleared it           cancelled; next try resumes   skipped: nothing has failed
 the worker is evicted       goes on                       rescheduled: the try goes on elsewhere
+Airflow does not answer     goes on                       rescheduled: it may be an eviction
 given to another process    goes on                       skipped: the task is not this process's
 ==========================  ============================  =========================================
 
-Airflow keeps its own state in all rows but that of the eviction, whatever the process says.
+Airflow keeps its own state in all rows but those of the eviction, whatever the process says.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowRescheduleException,
+    AirflowRuntimeError,
+    AirflowSkipException,
+)
 
-from airflow_ett.errors import LaunchError, TrainingFailed
+from airflow_ett.errors import EndedByUser, Fenced, JobLogError, LaunchError
 from airflow_ett.events import Cause
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
 from airflow_ett.operators.ending import KILL_WAIT_S
@@ -42,7 +47,7 @@ def stop(log: Logger, key: Mapping[str, Any], watcher: Watcher | None) -> NoRetu
     ``key`` holds the fields of the job's key. Without a ``watcher`` the job has not begun, or its
     log is away.
     """
-    state = airflow_state(key)
+    state = _state(log, key)
     kill = meaning(state, held=True)
     log.info("Task stopped while it is %s: %s", state, kill)
     if kill is Kill.MOVED:
@@ -55,20 +60,37 @@ def stop(log: Logger, key: Mapping[str, Any], watcher: Watcher | None) -> NoRetu
         raise AirflowSkipException("Cleared by a user; the next try resumes.")
     if told and state in ("success", "skipped"):
         raise AirflowSkipException(f"Marked {state} by a user.")
-    raise TrainingFailed("Ended by a user.", cause=Cause.USER_CANCELLED)
+    raise EndedByUser("Ended by a user.", cause=Cause.USER_CANCELLED)
+
+
+def _state(log: Logger, key: Mapping[str, Any]) -> str | None:
+    """Ask Airflow, and once more; without an answer the process counts as evicted.
+
+    A training that goes on although a user ended it can still be ended; one that was cancelled
+    although nobody asked for it is lost.
+    """
+    for _ in range(2):
+        try:
+            return airflow_state(key)
+        except (AirflowRuntimeError, OSError, EOFError) as error:
+            log.warning("Airflow does not tell in which state the task is: %s", error)
+    return "running"
 
 
 def _tell(log: Logger, watcher: Watcher, kill: Kill) -> bool:
     """Have the training ended as a user wants; return whether the scheduler could be told.
 
-    If not, it is told again by whoever comes next: the task's end, or after a clear the next try.
+    If not, or if the log is away, it is told again by whoever comes next: the task's end, or after
+    a clear the next try.
     """
     try:
         if kill is Kill.CLEARED:
             watcher.user_restart()
         else:
             watcher.user_cancel(KILL_WAIT_S)
-    except LaunchError as error:
+    except Fenced:
+        raise
+    except (LaunchError, JobLogError) as error:
         log.warning("%s It is told again.", error)
         return False
     return True

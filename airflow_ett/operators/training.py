@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.retry_policy import RetryPolicy
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_ett import config
-from airflow_ett.errors import Fenced, JobLogError, LaunchError, TrainingFailed
+from airflow_ett.errors import (
+    ConfigurationError,
+    Fenced,
+    JobLogError,
+    LaunchError,
+    TrainingFailed,
+)
 from airflow_ett.events import Cause, JobKey
 from airflow_ett.hooks.ingest import BestEffortIngest, failures_per_hour
 from airflow_ett.hooks.job import JobHold, check_checkpoints, try_began_ns
@@ -32,22 +39,26 @@ from airflow_ett.launch.request import Request
 from airflow_ett.launch.watcher import Watcher
 from airflow_ett.links import LINKS, LinkBoard
 from airflow_ett.operators.ending import Ending, job_key
-from airflow_ett.operators.parameters import count, seconds, text
+from airflow_ett.operators.parameters import check_request, count, instance, seconds, text
 from airflow_ett.operators.stopping import stop
 from airflow_ett.retry import ETTRetryPolicy
 from airflow_ett.triggers.training import trigger_for
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
-    from airflow.sdk.definitions.retry_policy import RetryPolicy
 
-_MARGIN_NS = 2_000_000_000
+_DAY_S = 86_400.0
+
+_MARGIN = timedelta(seconds=2)
 """Our deadline lies this far before Airflow's own ``execution_timeout``."""
 
 _KILL_LOOK_S = 0.2
 
 _LOG_PAUSE_S = 5.0
 """Between two tries to reach a job's log."""
+
+_FORMER_PAUSE_S = 5.0
+"""At most so long between two looks at an app that must end before this one begins."""
 
 _LOST_PROCESS_DELAY = timedelta(seconds=1)
 """Airflow asks no retry policy about a task process that was killed; it waits for this long."""
@@ -72,8 +83,9 @@ class TorchXTrainingOperator(BaseOperator):
     :param resume: ``auto`` (the newest committed checkpoint of this job), ``never``, or a
         checkpoint's URI.
     :param init_from: a checkpoint's URI to take the weights from; the cursor starts at 0.
-    :param poll_interval: seconds between looks at the scheduler. They are faster after a change
-        (down to a quarter) and slower in a quiet training whose end shows by itself (up to five).
+    :param poll_interval: seconds (or a timedelta) between looks at the scheduler, at most a day.
+        They are faster after a change (down to a quarter) and slower in a quiet training whose end
+        shows by itself (up to five).
     :param start_timeout: how long a submission may wait for its first process, in seconds or as a
         timedelta; then it is cancelled, cause ``timeout``. Default: for ever.
     :param unknown_grace: how long the scheduler may not know the app, or not answer, before the
@@ -117,7 +129,7 @@ class TorchXTrainingOperator(BaseOperator):
         checkpoint_uri: str | None = None,
         resume: str = "auto",
         init_from: str | None = None,
-        poll_interval: float = 1.0,
+        poll_interval: float | timedelta = 1.0,
         start_timeout: float | timedelta | None = None,
         unknown_grace: float | timedelta = UNKNOWN_GRACE_S,
         deferrable: bool = True,
@@ -138,7 +150,7 @@ class TorchXTrainingOperator(BaseOperator):
         self.checkpoint_uri = checkpoint_uri
         self.resume = resume
         self.init_from = init_from
-        self.poll_interval = poll_interval
+        self.poll_interval = seconds("poll_interval", poll_interval, at_most_s=_DAY_S)
         self.start_timeout = start_timeout
         self.unknown_grace = unknown_grace
         self.deferrable = deferrable
@@ -205,12 +217,13 @@ class TorchXTrainingOperator(BaseOperator):
     def _begin(self, context: Context, ending: Ending) -> tuple[JobHold, Watcher]:
         """Claim the job and begin. A log that is away is waited for: a training may be alive."""
         again = context.get("task_reschedule_count", 0) > 0
-        key, memory = job_key(config.load().deployment, context), JobMemory(context)
+        settings, memory = config.load(), JobMemory(context)
+        key = job_key(settings.deployment, context)
         until = time.monotonic() + seconds("unknown_grace", self.unknown_grace)
         while True:
             try:
-                memory.check(key)
-                hold = self._hold(context, again=again)
+                begun = memory.check(key, settings.run_root)
+                hold = self._hold(context, again=again, begun=begun)
                 watcher = hold.take("again" if again else "task", self.poll_interval)
                 ending.epoch, again = watcher.epoch, True
                 memory.keep(hold.run_dir)
@@ -285,7 +298,8 @@ class TorchXTrainingOperator(BaseOperator):
             "run_dir": run_dir,
         }
 
-    def _hold(self, context: Context, *, again: bool = False) -> JobHold:
+    def _hold(self, context: Context, *, again: bool = False, begun: bool = True) -> JobHold:
+        self._check_request(rendered=True)
         hook = TorchXHook(self.torchx_conn_id)
         ti = context["ti"]
         key = job_key(hook.settings.deployment, context)
@@ -296,6 +310,7 @@ class TorchXTrainingOperator(BaseOperator):
             checkpoint_root=text(self.checkpoint_uri) or hook.checkpoint_root,
             try_number=ti.try_number,
             max_tries=ti.max_tries,
+            begun=begun,
         )
         job = opened()
         if job.former is not None:
@@ -330,7 +345,7 @@ class TorchXTrainingOperator(BaseOperator):
         from airflow_ett.launch.gateway import Gateway
 
         def pause() -> None:
-            self._pause(self.poll_interval)
+            self._pause(min(self.poll_interval, _FORMER_PAUSE_S))
             if self._killed:
                 stop(self.log, asdict(key), None)
 
@@ -340,19 +355,29 @@ class TorchXTrainingOperator(BaseOperator):
         """Return the limits of a try that began at an instant, which its deadline counts from."""
         waits, deadline_ns = self.start_timeout, None
         if self.execution_timeout is not None:
-            length_ns = self.execution_timeout // timedelta(microseconds=1) * 1000
-            deadline_ns = began_ns + length_ns - _MARGIN_NS
+            length = self.execution_timeout - _MARGIN
+            deadline_ns = began_ns + length // timedelta(microseconds=1) * 1000
         return Limits(
             deadline_ns=deadline_ns,
             start_timeout_s=None if waits is None else seconds("start_timeout", waits),
             unknown_grace_s=seconds("unknown_grace", self.unknown_grace),
         )
 
+    def _check_request(self, *, rendered: bool) -> None:
+        names = (*TorchXTrainingOperator.template_fields, "torchx_conn_id")
+        check_request({name: getattr(self, name) for name in names}, rendered=rendered)
+
     def _check_parameters(self) -> None:
-        seconds("poll_interval", self.poll_interval)
+        self._check_request(rendered=False)
+        instance("deferrable", self.deferrable, bool, "True or False")
+        if self.retry_policy is not None:
+            instance("retry_policy", self.retry_policy, RetryPolicy, "a RetryPolicy or None")
         seconds("unknown_grace", self.unknown_grace)
         if self.start_timeout is not None:
             seconds("start_timeout", self.start_timeout)
+        if self.execution_timeout is not None and self.execution_timeout <= _MARGIN:
+            problem = f"must be above {_MARGIN.total_seconds():g} s, not {self.execution_timeout}"
+            raise ConfigurationError("execution_timeout", problem)
         count("max_relaunches", self.max_relaunches)
         validate_static(
             self.component,

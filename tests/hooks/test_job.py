@@ -32,6 +32,21 @@ def test_a_hold_survives_json_with_its_limits(tmp_path: Path) -> None:
     assert Limits(**again.limits) == LIMITS
 
 
+def test_a_hold_of_another_release_is_read(tmp_path: Path) -> None:
+    request = Request("train", ["--m", "x"], "local_detached")
+    hold = JobHold.of(opened(tmp_path), request, try_number=1, max_tries=0, limits=LIMITS)
+    kept = json.loads(json.dumps(asdict(hold)))
+    assert JobHold.read(kept) == hold
+    newer = {**kept, "colour": "red", "request": {**kept["request"], "colour": "red"}}
+    assert JobHold.read(newer) == hold
+    older = {**kept, "deadline_ns": 9}
+    del older["limits"]
+    assert Limits(**JobHold.read(older).limits) == Limits(deadline_ns=9)
+    del older["request"]
+    with pytest.raises(JobLogError, match=r"another release of airflow-ett.*clear the task"):
+        JobHold.read(older)
+
+
 def test_r06_a_job_of_a_later_try_is_not_ended(tmp_path: Path) -> None:
     log = opened(tmp_path).log
     log.claim(try_number=2, max_tries=3, mode="task")

@@ -1,5 +1,6 @@
 """A run root that is away is told from one that no job was begun in."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from airflow_ett.hooks.memory import JobMemory
 from airflow_ett.launch.rundirlog import RunDirLog
 
 KEY = JobKey("default", "dag", "run", "train")
+OTHER = Path("/nowhere")
 
 
 class Store:
@@ -46,39 +48,58 @@ def memory(store: Store | None, max_tries: int = 2) -> JobMemory:
 @pytest.fixture
 def begun(tmp_path: Path) -> tuple[Store, Path]:
     """A store that remembers the job, and its run directory."""
-    store, run_dir = Store(), tmp_path / "mount" / "g1"
+    store, run_dir = Store(), tmp_path / KEY.path
     RunDirLog(RunDir(run_dir), KEY).claim(try_number=1, max_tries=2, mode="task")
     memory(store).keep(str(run_dir))
     return store, run_dir
 
 
-def test_a_log_that_is_there_is_no_matter(begun: tuple[Store, Path]) -> None:
-    memory(begun[0]).check(KEY)
+def test_a_log_that_is_there_is_no_matter(begun: tuple[Store, Path], tmp_path: Path) -> None:
+    assert memory(begun[0]).check(KEY, tmp_path) is True
+    alias = tmp_path.with_name("alias")
+    alias.symlink_to(tmp_path)
+    assert memory(begun[0]).check(KEY, alias) is True
 
 
-def test_r01_a_mount_that_is_away_is_named_and_nothing_is_made(begun: tuple[Store, Path]) -> None:
+@pytest.mark.parametrize("moved", ["run_root", "deployment"])
+def test_r01_a_changed_place_is_named(
+    begun: tuple[Store, Path], tmp_path: Path, moved: str
+) -> None:
+    store, run_dir = begun
+    key = replace(KEY, deployment="production") if moved == "deployment" else KEY
+    root = OTHER if moved == "run_root" else tmp_path
+    with pytest.raises(JobLogError) as caught:
+        memory(store).check(key, root)
+    assert str(run_dir) in str(caught.value)
+    assert str(root / key.base) in str(caught.value)
+    assert memory(store, max_tries=4).check(key, root) is True
+
+
+def test_r01_a_mount_that_is_away_is_named_and_nothing_is_made(
+    begun: tuple[Store, Path], tmp_path: Path
+) -> None:
     """Field report R01: a second training beside the first, here for want of the log."""
     store, run_dir = begun
     mount = run_dir.parent
     mount.rename(mount.with_name("elsewhere"))
     mount.mkdir()
     with pytest.raises(JobLogError, match=r"run_root mounted.*Nothing was submitted") as caught:
-        memory(store).check(KEY)
+        memory(store).check(KEY, tmp_path)
     assert str(run_dir) in str(caught.value)
     assert list(mount.iterdir()) == []
 
 
-def test_a_cleared_task_may_begin_anew(begun: tuple[Store, Path]) -> None:
+def test_a_cleared_task_may_begin_anew(begun: tuple[Store, Path], tmp_path: Path) -> None:
     store, run_dir = begun
     run_dir.rename(run_dir.with_name("removed"))
-    memory(store, max_tries=4).check(KEY)
+    assert memory(store, max_tries=4).check(KEY, tmp_path) is True
 
 
 def test_without_a_memory_nothing_is_in_the_way(begun: tuple[Store, Path]) -> None:
-    memory(Store()).check(KEY)
-    memory(None).check(KEY)
+    assert memory(Store()).check(KEY, OTHER) is False
+    assert memory(None).check(KEY, OTHER) is True
     memory(None).keep("/runs/g1")
     store, _ = begun
     store.away = True
-    memory(store).check(KEY)
+    assert memory(store).check(KEY, OTHER) is True
     memory(store).keep("/runs/g1")

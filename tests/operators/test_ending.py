@@ -8,14 +8,24 @@ from typing import Any
 import pytest
 from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import (
-    AirflowRescheduleException,
-    AirflowSkipException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
     TaskDeferralError,
     TaskDeferred,
 )
 
-from airflow_ett.errors import ConfigurationError, Fenced, JobLogError, LaunchError, TrainingFailed
+from airflow_ett.errors import (
+    ConfigurationError,
+    EndedByUser,
+    Fenced,
+    JobLogError,
+    LaunchError,
+    TrainingFailed,
+)
 from airflow_ett.events import Cause, JobState
+from airflow_ett.launch.ender import Ender
 from airflow_ett.launch.gateway import Gateway
 from airflow_ett.launch.watcher import Watcher
 from airflow_ett.operators.ending import will_retry
@@ -102,13 +112,13 @@ def test_r06_a_refused_relaunch_closes_the_job(desk: Any, monkeypatch: pytest.Mo
 
     def submit(gateway: Gateway, *arguments: Any) -> str:
         asked[0] += 1
-        if asked[0] == 2:
+        if asked[0] >= 2:
             raise LaunchError("the queue is closed")
         return real(gateway, *arguments)
 
     monkeypatch.setattr(Gateway, "submit", submit)
     with pytest.raises(TrainingFailed, match="the queue is closed") as caught:
-        desk.run(desk.task("kill -9 $$$$"), desk.context())
+        desk.run(desk.task("kill -9 $$$$", max_relaunches=1), desk.context())
     assert caught.value.cause == Cause.LAUNCH
     assert desk.causes() == [Cause.INFRASTRUCTURE, Cause.LAUNCH]
     assert desk.job_state() is JobState.FAILED
@@ -267,70 +277,63 @@ def test_whether_a_try_follows_is_asked_as_airflow_asks(
 
 
 def test_a_user_who_ended_the_task_wants_no_other_try(desk: Any) -> None:
-    ended = TrainingFailed("Ended by a user.", cause=Cause.USER_CANCELLED)
+    ended = EndedByUser("Ended by a user.", cause=Cause.USER_CANCELLED)
     assert will_retry(None, ended, desk.context(1, 9)) is False
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_r11_an_eviction_costs_no_try_and_no_training(desk: Any, deferrable: bool) -> None:
-    task = desk.task("sleep 1", deferrable=deferrable)
-    task.on_kill()
-    with pytest.raises(AirflowRescheduleException):
-        desk.run(task, desk.context())
-    assert desk.events("cancel_requested") == []
-    again = desk.context(task_reschedule_count=1)
-    assert desk.run(desk.task("echo other", deferrable=deferrable), again)["job"]
-    assert len(desk.events("submitted")) == 1
-    assert desk.job_state() is JobState.SUCCEEDED
-
-
 @pytest.mark.parametrize(
-    ("state", "error", "ended"),
-    [
-        ("failed", TrainingFailed, JobState.CANCELLED),
-        ("success", TrainingFailed, JobState.CANCELLED),
-        ("restarting", AirflowSkipException, None),
-    ],
+    "kind", [AirflowFailException, AirflowSensorTimeout, AirflowTaskTerminated]
 )
-def test_r05_a_scheduler_that_is_away_is_told_again(
-    desk: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    state: str,
-    error: type[Exception],
-    ended: JobState | None,
+def test_what_airflow_never_retries_takes_the_training_with_it(
+    desk: Any, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
-    real, asked = Gateway.cancel, [0]
+    task = desk.task(LONG, retry_policy=None)
+    monkeypatch.setattr(task, "_watch", lambda *_: (_ for _ in ()).throw(kind("budget is spent")))
+    with pytest.raises(kind):
+        desk.run(task, desk.context(1, 9))
+    assert desk.app_states() == ["CANCELLED"]
+    assert desk.job_state() is JobState.FAILED
 
-    def cancel(gateway: Gateway, handle: str) -> None:
-        asked[0] += 1
-        if asked[0] == 1:
-            raise LaunchError("connection refused")
-        real(gateway, handle)
 
-    monkeypatch.setattr(Gateway, "cancel", cancel)
-    desk.state = state
-    task = desk.task(LONG)
-    task.on_kill()
-    with pytest.raises(error):
-        desk.run(task, desk.context(1, 3))
-    assert desk.job_state() is ended
+def test_without_a_policy_a_training_cancelled_at_its_scheduler_goes_on_in_the_next_try(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's own rule tries again; only a user of Airflow has ended the *task*."""
+    real = Watcher.poll
+
+    def poll(watcher: Watcher) -> Any:
+        desk.scheduler.cancel(str(watcher.handle).rpartition("/")[2])
+        return real(watcher)
+
+    monkeypatch.setattr(Watcher, "poll", poll)
+    with pytest.raises(TrainingFailed) as caught:
+        desk.run(desk.task(LONG, retry_policy=None), desk.context(1, 1))
+    assert caught.value.cause == Cause.USER_CANCELLED
+    assert desk.job_state() is None
+    monkeypatch.setattr(Watcher, "poll", real)
+    assert desk.run(desk.task("exit 0", retry_policy=None), desk.context(2, 1))["job"]
+    assert [event.data["layer"] for event in desk.events("submitted")] == ["first", "airflow"]
+
+
+def test_the_alarm_of_a_task_that_gives_up_closes_its_job_at_once(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's ``execution_timeout`` rings once, here while the training is waited for."""
+    rung: list[float] = []
+    real = Ender.give_up
+
+    def give_up(ender: Ender, cause: Cause, text: str, wait_s: float) -> str:
+        def ring(_: float) -> None:
+            raise AirflowTaskTimeout("the alarm")
+
+        rung.append(wait_s)
+        return real(ender, cause, text, wait_s, ring)
+
+    monkeypatch.setattr(Ender, "give_up", give_up)
+    break_poll(monkeypatch, KeyError("a bug"))
+    script = "trap '' TERM; while :; do sleep 0.1; done"
+    with pytest.raises(KeyError):
+        desk.run(desk.task(script, cfg={"grace_s": 3}, poll_interval=1), desk.context())
+    assert rung == [10.0, 0.0]
     assert len(desk.events("cancel_requested")) == 1
-    if ended is None:
-        again = desk.task("exit 0", retry_policy=None)
-        assert desk.run(again, desk.context(2, 4))["job"]
-    assert "RUNNING" not in desk.app_states()
-
-
-def test_an_evicted_try_keeps_its_deadline(desk: Any) -> None:
-    from datetime import timedelta
-
-    task = desk.task(LONG, execution_timeout=timedelta(seconds=60))
-    first = task._hold(desk.context()).limits["deadline_ns"]
-    task.on_kill()
-    with pytest.raises(AirflowRescheduleException):
-        desk.run(task, desk.context())
-    later = desk.context(task_reschedule_count=1)
-    again = task._hold(later, again=True).limits["deadline_ns"]
-    (claim,) = desk.events("claimed")
-    assert again == claim.time_ns + int(58e9)
-    assert first < again < first + int(30e9)
+    assert desk.job_state() is JobState.FAILED

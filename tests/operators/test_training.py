@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 import airflow_ett.operators.stopping as module
@@ -45,12 +46,54 @@ GOOD: dict[str, Any] = {"task_id": "train", "component_args": ["--m", "pkg.train
         ("cfg", {"grace_s": timedelta(seconds=5)}),
         ("cfg", {"cwd": Path("work")}),
         ("resource", "no.such.resource"),
+        ("resource", 5),
+        ("resource", ""),
+        ("component", None),
+        ("component_args", "--m pkg.train"),
+        ("component_args", {"m": "pkg.train"}),
+        ("component_args", None),
+        ("component_args", ["--m", None]),
+        ("component_args", ["--m", ["pkg.train"]]),
+        ("component_args", ["--m", "pkg\0train"]),
+        ("env", "A=1"),
+        ("env", [("A", "1")]),
+        ("env", {"A": None}),
+        ("env", {1: 2}),
+        ("env", {"A=B": "1"}),
+        ("env", {"A": "x\0y"}),
+        ("cfg", "grace_s=5"),
+        ("checkpoint_uri", 5),
+        ("resume", None),
+        ("resume", ""),
+        ("init_from", 7),
+        ("torchx_conn_id", 7),
+        ("deferrable", "no"),
+        ("poll_interval", 1e9),
+        ("unknown_grace", 1e300),
+        ("execution_timeout", timedelta(seconds=2)),
+        ("retry_policy", "x"),
     ],
 )
 def test_r19_a_bad_parameter_is_named_at_parse(parameter: str, value: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         TorchXTrainingOperator(**{**GOOD, parameter: value})
     assert caught.value.parameter == parameter
+
+
+def test_no_message_quotes_what_may_be_a_secret() -> None:
+    for wrong in ({"env": {"TOKEN": ["hunter2"]}}, {"env": "hunter2"}, {"cfg": ["hunter2"]}):
+        with pytest.raises(ConfigurationError) as caught:
+            TorchXTrainingOperator(**{**GOOD, **wrong})
+        assert "hunter2" not in str(caught.value)
+
+
+def test_what_trainers_get_as_text_may_be_anything_that_has_one() -> None:
+    TorchXTrainingOperator(
+        task_id="t",
+        component_args=["--m", "pkg.train", "-j", 1, "--", Path("data"), 0.5, True],
+        env={"EPOCHS": 3, "DATA": Path("/data")},
+        resume=Path("/checkpoints/1"),
+    )
 
 
 def test_a_missing_script_is_named_at_parse() -> None:
@@ -64,6 +107,46 @@ def test_templates_wait_for_the_run() -> None:
         **{**GOOD, "component": "{{ params.c }}", "scheduler": "{{ params.s }}"},
         resume="{{ params.r }}",
     )
+
+
+def test_outputs_of_other_tasks_wait_for_the_run() -> None:
+    with DAG("dag", params={"p": 1}) as dag:
+        former: Any = TorchXTrainingOperator(**{**GOOD, "task_id": "former"}).output
+        operator = TorchXTrainingOperator(
+            task_id="t",
+            component_args=["--m", "pkg.train", former["cursor"], dag.param("p")],
+            env={"JOB": former["job"], "P": dag.param("p"), "T": "{{ ds }}"},
+            cfg={"grace_s": "{{ params.g }}"},
+            init_from=former["checkpoint"],
+        )
+        whole = TorchXTrainingOperator(
+            task_id="w", component_args=former, env=former, cfg=former, resource=dag.param("p")
+        )
+    assert operator.upstream_task_ids == whole.upstream_task_ids == {"former"}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("component_args", "['--m', 'pkg.train']"),
+        ("env", "{'A': 1}"),
+        ("resume", "newest"),
+        ("init_from", "newest"),
+    ],
+)
+def test_what_a_template_gave_is_checked_at_the_run(
+    context: dict[str, Any], parameter: str, value: str
+) -> None:
+    operator = TorchXTrainingOperator(**{**GOOD, parameter: "{{ params.p }}"})
+    setattr(operator, parameter, value)
+    with pytest.raises(ConfigurationError) as caught:
+        operator._hold(context)
+    assert caught.value.parameter == parameter
+
+
+def test_lengths_of_time_may_be_timedeltas(context: dict[str, Any]) -> None:
+    operator = TorchXTrainingOperator(**GOOD, poll_interval=timedelta(minutes=1))
+    assert operator.poll_interval == 60.0
 
 
 def test_defaults() -> None:
@@ -150,6 +233,15 @@ def test_a_clear_right_after_a_cancel_waits_for_the_app_that_is_still_saving(
     assert hold.inherit == {"checkpoint": None, "hwm": 77}
     assert ending.looks == 0
     assert ending.cancels == 1
+
+
+def test_an_app_that_is_still_ending_is_looked_at_every_few_seconds(
+    context: dict[str, Any], ending: EndingScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, pauses = TorchXTrainingOperator(**GOOD, poll_interval=1000), list[float]()
+    monkeypatch.setattr(operator, "_pause", pauses.append)
+    operator._hold(context)
+    assert set(pauses) == {5.0}
 
 
 @pytest.mark.parametrize(
