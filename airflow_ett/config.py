@@ -22,6 +22,10 @@ JOB_VARIABLE = "ETT_JOB"
 """Environment variable that carries the job's context to the trainer (base64url JSON)."""
 
 
+UNNAMED = "default"
+"""A deployment that nobody has named."""
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One ``[ett]`` option: its name, what it means, and its default as text."""
@@ -35,8 +39,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "deployment",
         "Name of this Airflow deployment; part of every job's identity, so that staging never "
-        "adopts production's job.",
-        "default",
+        "adopts production's job. Required once trainings run on a cluster.",
+        UNNAMED,
     ),
     Option(
         "run_root",

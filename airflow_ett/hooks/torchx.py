@@ -18,6 +18,8 @@ from airflow_ett.hooks.masking import redact
 
 DEFAULT_SCHEDULER = "local_detached"
 
+_ONE_MACHINE = "local_"
+
 _NO_APP = "ett-connection-test"
 """A name that no app has: asking for it asks the scheduler and changes nothing."""
 
@@ -69,12 +71,26 @@ class TorchXHook(BaseHook):
         gateway = Gateway()
         try:
             gateway.check(self.scheduler, self.cfg)
+            self.check_deployment(self.scheduler)
             gateway.find(_NO_APP, self.scheduler)
             places = self._check_folders()
         except EttError as error:
             return False, f"{redact(str(error))} (tested on {socket.gethostname()})"
         text = f"{self.scheduler} answers and knows these options; {places}"
         return True, f"{redact(text)} (tested on {socket.gethostname()})"
+
+    def check_deployment(self, scheduler: str) -> None:
+        """Raise :class:`ConfigurationError` where a cluster is used by an Airflow without a name.
+
+        Two Airflows of the same name would adopt and cancel each other's trainings there.
+        """
+        unnamed = self.settings.deployment == config.UNNAMED
+        if unnamed and not scheduler.startswith(_ONE_MACHINE):
+            raise ConfigurationError(
+                "[ett] deployment",
+                f"name this Airflow (production, staging, …) before it trains on {scheduler}: "
+                f"another one called {config.UNNAMED} would take its trainings for its own",
+            )
 
     def _check_folders(self) -> str:
         """Return where runs and checkpoints go, as text."""

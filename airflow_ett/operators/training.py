@@ -329,6 +329,7 @@ class TorchXTrainingOperator(BaseOperator):
             max_relaunches=self.max_relaunches,
             failures_per_hour=failures_per_hour(hook.settings, key.dag_id),
         )
+        hook.check_deployment(request.scheduler)
         if fold(job.log.launcher_events()).live is None:  # a live training has begun already
             check_checkpoints(request)
         began_ns = try_began_ns(job.log, ti.try_number) if again else None

@@ -142,3 +142,27 @@ def test_the_button_tells_no_secret(connect: Connect) -> None:
     assert "cfg: " in text
     assert "hunter2" not in text
     assert not ok
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "deployment", "refused"),
+    [
+        ("slurm", None, True),
+        ("slurm", "default", True),
+        ("slurm", "production", False),
+        ("local_detached", None, False),
+        ("local_docker", None, False),
+    ],
+)
+def test_an_airflow_that_trains_on_a_cluster_must_have_a_name(
+    monkeypatch: pytest.MonkeyPatch, scheduler: str, deployment: str | None, refused: bool
+) -> None:
+    if deployment:
+        monkeypatch.setenv("AIRFLOW__ETT__DEPLOYMENT", deployment)
+    hook = TorchXHook()
+    if not refused:
+        hook.check_deployment(scheduler)
+        return
+    with pytest.raises(ConfigurationError, match="name this Airflow") as caught:
+        hook.check_deployment(scheduler)
+    assert caught.value.parameter == "[ett] deployment"
