@@ -38,7 +38,7 @@ class Session:
     """Measures a training, checkpoints and resumes it::
 
         with Session() as ett:
-            saver = ett.checkpointer(model=model, optimizer=optimizer, every_s=900)
+            saver = ett.checkpointer(model=model, optimizer=optimizer)
             start = saver.restore()
             for batch in ett.track(loader, cursor=start):
                 ...

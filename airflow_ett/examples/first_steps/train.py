@@ -10,7 +10,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 dataset = torch.randn(4096, 8)
 
 with Session() as ett:  # +
-    start = ett.checkpointer(model=model, optimizer=optimizer, every_s=900).restore()  # +
+    start = ett.checkpointer(model=model, optimizer=optimizer).restore()  # +
     batches = (dataset[at : at + SIZE] for at in range(start, len(dataset), SIZE))
     for number, batch in enumerate(ett.track(batches, cursor=start), 1):  # +
         loss = model(batch).square().mean()
