@@ -87,7 +87,8 @@ class LogWriter:
         self._torn = True
         written = os.write(self._file, line)
         if written != len(line):  # as where the disk is nearly full
-            text = f"only {written} of {len(line)} bytes were written"
+            full = os.strerror(errno.ENOSPC)
+            text = f"{full}: {written} of {len(line)} bytes were written"
             raise OSError(errno.ENOSPC, text, str(self.path))
         self._torn = False
 

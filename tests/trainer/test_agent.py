@@ -188,10 +188,10 @@ def test_after_the_grace_comes_sigkill(job: Any) -> None:
 SHOWS_THE_NOTICE = """
 import os, signal, sys, time
 def show(*_):
-    print(open(os.environ["ETT_STOP"]).read(), flush=True)
+    os.write(1, open(os.environ["ETT_STOP"], "rb").read() + b"\\n")  # whole: ranks share a pipe
     sys.exit(143)
 signal.signal(signal.SIGTERM, show)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 time.sleep({rank_1} if os.environ["RANK"] == "1" else 60)
 os._exit(3)
 """
