@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_ett.events import JobKey, Kind, LogWriter, RunDir, read_log
+from airflow_ett.launch.rundirlog import newest_generation
 
 USER, AIRFLOW = "user", "airflow"
 """Who gave the task its state."""
@@ -32,13 +33,13 @@ class Note:
 def write_note(run_root: Path, key: JobKey, note: Note) -> bool:
     """Note it with the newest generation of ``key``'s task instance; False where there is none.
 
-    ``key.generation`` is ignored. Raises ``OSError``.
+    ``key.generation`` is ignored. Raises :class:`JobLogError` when the run root cannot be read,
+    ``OSError`` when the note cannot be written.
     """
-    names = [path.name for path in (run_root / key.base).glob("g[1-9]*")]
-    generations = [int(name[1:]) for name in names if name[1:].isdigit()]
-    if not generations:
+    newest = newest_generation(run_root, key)
+    if not newest:
         return False
-    key = replace(key, generation=max(generations))
+    key = replace(key, generation=newest)
     name = f"airflow-{time.time_ns()}"
     path = RunDir(run_root / key.path).launcher / f"{name}.jsonl"
     writer = LogWriter(path, job=key.id, writer=name)

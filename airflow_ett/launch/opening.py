@@ -14,7 +14,7 @@ from airflow_ett.launch.adoption import cleared
 from airflow_ett.launch.former import Former
 from airflow_ett.launch.history import History, fold
 from airflow_ett.launch.joblog import JobLog
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.rundirlog import RunDirLog, newest_generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,14 @@ def open_job(
     run directory. After a failure or a cancel the next generation inherits the newest committed
     checkpoint and the high-water mark; after success it starts from scratch.
 
-    Raises :class:`ConfigurationError` when the run root cannot be used.
+    Raises :class:`ConfigurationError` when the run root cannot be written, :class:`JobLogError`
+    when it cannot be read.
     """
     try:
         (run_root / key.base).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError("[ett] run_root", f"cannot be written: {error}") from error
-    key = replace(key, generation=max(1, _newest_generation(run_root / key.base)))
+    key = replace(key, generation=max(1, newest_generation(run_root, key)))
     log = RunDirLog(RunDir(run_root / key.path), key)
     history = fold(log.launcher_events())
     checkpoints = _checkpoint_folder(checkpoint_root, log)
@@ -74,11 +75,6 @@ def open_job(
         _inheritance(history, log, checkpoints),
         _former(history),
     )
-
-
-def _newest_generation(base: Path) -> int:
-    names = (path.name[1:] for path in base.glob("g*") if path.is_dir())
-    return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def _former(history: History) -> Former | None:

@@ -238,6 +238,17 @@ class RunDirLog:
         return self._writer
 
 
+def newest_generation(run_root: Path, key: JobKey) -> int:
+    """Return a task instance's newest generation, 0 before the first.
+
+    ``key.generation`` is ignored. Raises :class:`JobLogError` when the run root cannot be read.
+    """
+    with _reachable(key):
+        folders = [path for path in _listed(run_root / key.base, "g", "") if path.is_dir()]
+    numbers = (path.name[1:] for path in folders)
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+
 def _listed(folder: Path, prefix: str, suffix: str) -> list[Path]:
     """Return the files of such names in order; none without the folder. Raises ``OSError``.
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.events import AttemptId, JobKey, Kind, LogWriter, RunDir
 from airflow_ett.launch.joblog import Claim
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.rundirlog import RunDirLog, newest_generation
 from tests.launch.nfs import Nfs
 
 KEY = JobKey("default", "dag", "run", "train")
@@ -162,3 +162,20 @@ def test_an_intent_whose_log_line_failed_is_made_again_by_its_claim_alone(
     assert [e.kind for e in log.launcher_events()] == [Kind.CLAIMED, Kind.SUBMIT_INTENDED]
     with pytest.raises(Fenced):
         log.intend(taken, 1, {"app": "a"})
+
+
+def test_a_run_root_that_cannot_be_listed_is_not_one_without_generations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert newest_generation(tmp_path, KEY) == 0
+    for name in ("g1", "g12", "g3", "gone", "drafts"):
+        (tmp_path / KEY.base / name).mkdir(parents=True)
+    (tmp_path / KEY.base / "g40").touch()
+    assert newest_generation(tmp_path, KEY) == 12
+
+    def stale(path: Path) -> None:
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(Path, "iterdir", stale)
+    with pytest.raises(JobLogError, match="Stale file handle"):
+        newest_generation(tmp_path, KEY)
