@@ -42,7 +42,7 @@ from airflow_ett.metric import COMPONENTS, Components
 from airflow_ett.store.folds import Folds
 
 VERSION_TABLE = "ett_alembic_version"
-REVISION = "0003"
+REVISION = "0004"
 """The revision that this version needs. Revisions are numbered, so that their order is theirs."""
 
 _SQLITE_BUSY = {5, 6}

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Column,
     Float,
     Index,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -120,6 +121,8 @@ job = Table(
     # The rollup's bookkeeping: does it know this row, and under which day did it book it?
     Column("rolled_up", Boolean, nullable=False),
     Column("rolled_up_day", String),
+    # When the raw events of a job were exported, where the API holds them.
+    Column("exported_ns", BigInteger),
     Index("ix_ett_job_dag", "dag_id", "begin_ns"),
     Index("ix_ett_job_begin", "begin_ns"),
     Index("ix_ett_job_end", "end_ns"),
@@ -210,6 +213,15 @@ rollup = Table(
     _json("components_ns"),
     _json("accelerator_ns"),
     _json("failures"),
+)
+
+file = Table(
+    "ett_file",
+    metadata,
+    _key("job"),
+    _key("name"),
+    Column("content", LargeBinary, nullable=False),
+    _whole("time_ns"),
 )
 
 PROJECTED = (submission, attempt, phase, checkpoint, publish)

@@ -1,0 +1,1 @@
+"""The REST API: what others may read, and the job logs of those who share no storage."""
