@@ -11,15 +11,20 @@ import configparser
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from airflow_ett.errors import ConfigurationError
 
 JOB_VARIABLE = "ETT_JOB"
 """Environment variable that carries the job's context to the trainer (base64url JSON)."""
+
+TOKEN_VARIABLE = "ETT_TOKEN"
+"""Environment variable that carries the trainer's secret for the API, where that has the log."""
 
 
 UNNAMED = "default"
@@ -28,11 +33,15 @@ UNNAMED = "default"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One ``[ett]`` option: its name, what it means, and its default as text."""
+    """One ``[ett]`` option: its name, what it means, and its default as text.
+
+    Airflow never shows a ``secret`` one, and reads it from a command or a secrets backend, too.
+    """
 
     name: str
     help: str
     default: str
+    secret: bool = False
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -44,8 +53,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "run_root",
-        "Folder of the run directories (job logs, claims, cursors). Workers, triggerers and "
-        "trainers must all see it.",
+        "Folder of the run directories (job logs, claims, cursors), or an fsspec URI such as "
+        "s3://bucket/runs. Workers, triggerers and trainers must all see it.",
         "{AIRFLOW_HOME}/ett/runs",
     ),
     Option(
@@ -81,6 +90,54 @@ OPTIONS: tuple[Option, ...] = (
         "them.",
         "report",
     ),
+    Option(
+        "api_url",
+        "Address of the Airflow API server, such as https://airflow.example.com. Where it is set, "
+        "the API holds the job logs, and no shared storage is needed; empty: run_root does.",
+        "",
+    ),
+    Option(
+        "api_secret",
+        "Secret that signs the tokens with which jobs reach their logs in the API: 32 characters "
+        "or more. A second one behind a comma is still accepted, while the first signs.",
+        "",
+        secret=True,
+    ),
+    Option(
+        "metrics_token",
+        "Token with which a scraper reads /ett/metrics; without one, only signed-in users may.",
+        "",
+        secret=True,
+    ),
+    Option(
+        "metrics_dags",
+        "DAGs that a scraper is told of: ids or patterns such as `ranker, team-a-*`; `*` is every "
+        "one, empty none.",
+        "",
+    ),
+    Option(
+        "keep_events",
+        "How long a job that has ended keeps its raw events in the database after the newest one, "
+        "such as 90d or 36h; its numbers stay. Empty keeps them.",
+        "",
+    ),
+    Option(
+        "keep_run_dirs",
+        "How long a job that has ended keeps its run directory; what says that it has ended stays. "
+        "Empty keeps it.",
+        "",
+    ),
+    Option(
+        "keep_outputs",
+        "How long local_detached keeps the output of an app whose job has ended. Empty keeps it.",
+        "",
+    ),
+    Option(
+        "keep_checkpoints",
+        "How long a job that has ended keeps checkpoints other than its newest and its anchor. "
+        "Empty keeps them, and run directories keep theirs.",
+        "",
+    ),
 )
 
 _REAPER_WAYS = ("report", "cancel")
@@ -90,10 +147,10 @@ _DEFAULTS = {option.name: option.default for option in OPTIONS}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The resolved ``[ett]`` options; paths are absolute."""
+    """The resolved ``[ett]`` options; paths are absolute. ``run_root`` is a text if it is a URI."""
 
     deployment: str
-    run_root: Path
+    run_root: Path | str
     checkpoint_root: str
     local_state_dir: Path
     sql_alchemy_conn: str
@@ -101,6 +158,14 @@ class Settings:
     component_owners: Mapping[str, str]
     phase_components: Mapping[str, str]
     reaper: str
+    api_url: str
+    api_secret: str = field(repr=False)
+    metrics_token: str = field(repr=False)
+    metrics_dags: tuple[str, ...]
+    keep_events: timedelta | None
+    keep_run_dirs: timedelta | None
+    keep_outputs: timedelta | None
+    keep_checkpoints: timedelta | None
 
 
 def airflow_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -125,7 +190,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         raise ConfigurationError("[ett] deployment", "must not be empty")
     return Settings(
         deployment=deployment,
-        run_root=_folder("run_root", value("run_root")),
+        run_root=_folder_or_uri("run_root", value("run_root")),
         checkpoint_root=value("checkpoint_root"),
         local_state_dir=_folder("local_state_dir", value("local_state_dir")),
         sql_alchemy_conn=value("sql_alchemy_conn"),
@@ -133,6 +198,14 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         component_owners=_pairs("component_owners", value("component_owners")),
         phase_components=_pairs("phase_components", value("phase_components")),
         reaper=_one_of("reaper", value("reaper"), _REAPER_WAYS),
+        api_url=_address("api_url", value("api_url")),
+        api_secret=value("api_secret").strip(),
+        metrics_token=value("metrics_token").strip(),
+        metrics_dags=tuple(filter(None, map(str.strip, value("metrics_dags").split(",")))),
+        keep_events=_age("keep_events", value("keep_events")),
+        keep_run_dirs=_age("keep_run_dirs", value("keep_run_dirs")),
+        keep_outputs=_age("keep_outputs", value("keep_outputs")),
+        keep_checkpoints=_age("keep_checkpoints", value("keep_checkpoints")),
     )
 
 
@@ -142,11 +215,46 @@ def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
     return text
 
 
+def _address(name: str, text: str) -> str:
+    """Return an http(s) address without a slash at its end, or ''; one without a password."""
+    address = text.strip().rstrip("/")
+    host = address.partition("://")[2].partition("/")[0]
+    if address and (not address.startswith(("http://", "https://")) or not host or "@" in host):
+        problem = "must be an http:// or https:// address without a user or a password"
+        raise ConfigurationError(f"[ett] {name}", problem)
+    return address
+
+
+def _age(name: str, text: str) -> timedelta | None:
+    """Return the length of ``90d`` or ``36h``, None of an empty text."""
+    if not text.strip():
+        return None
+    match = re.fullmatch(r"([1-9]\d{0,4})([dh])", text.strip(), re.ASCII)
+    if match is None:
+        problem = f"is a number of days or hours such as 90d or 36h, or empty, not {text!r}"
+        raise ConfigurationError(f"[ett] {name}", problem)
+    count = int(match[1])
+    return timedelta(days=count) if match[2] == "d" else timedelta(hours=count)
+
+
 def _folder(name: str, text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_absolute():
         raise ConfigurationError(f"[ett] {name}", f"must be an absolute path, not {text!r}")
     return path
+
+
+def _folder_or_uri(name: str, text: str) -> Path | str:
+    """Return a folder, or an fsspec URI without a slash at its end; one without a password."""
+    scheme, _, rest = text.partition("://")
+    if not rest or scheme == "file":
+        return _folder(name, rest or text)
+    if scheme in ("http", "https"):
+        raise ConfigurationError(f"[ett] {name}", "is a folder or a URI; the API is [ett] api_url")
+    if "@" in rest.partition("/")[0]:
+        problem = f"must be a {scheme}:// URI without a user or a password"
+        raise ConfigurationError(f"[ett] {name}", problem)
+    return text.rstrip("/")
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:
@@ -180,6 +288,6 @@ def _needs_airflow(section: Mapping[str, str], environ: Mapping[str, str]) -> bo
     if "airflow.configuration" in sys.modules:
         return True
     names = [*section, *(n.lower() for n in environ if n.startswith("AIRFLOW__ETT__"))]
-    special = any(n.endswith(("_cmd", "_secret")) for n in names)
+    special = any(n.endswith(("_cmd", "_secret")) for n in names if n not in _DEFAULTS)
     special = special or any("%" in value or "$" in value for value in section.values())
     return special and importlib.util.find_spec("airflow") is not None

@@ -10,7 +10,9 @@
     ├── LaunchError             the scheduler refused or could not be asked
     ├── CheckpointError         a checkpoint is missing, incomplete or damaged
     ├── StoreError              the database is missing, old, new or away
-    │   └── StoreMismatch       it answers, but at another revision than this version needs
+    │   ├── StoreMismatch       it answers, but at another revision than this version needs
+    │   └── StoreDamaged        it answers, but its tables are not what their revision makes
+    ├── TokenError              a token for the API is forged, expired, or for something else
     ├── PublishError            the model could not be published; nothing became visible
     ├── DemoError               the demo, or the Airflow it runs, cannot go on
     └── TrainingFailed          a job ended without success; carries the cause and its evidence
@@ -72,6 +74,21 @@ class StoreMismatch(StoreError):
         super().__init__(message)
         self.found = found
         self.needed = needed
+
+
+class StoreDamaged(StoreError):
+    """The ETT database answers, but its tables are not what their revision makes.
+
+    They were made by hand, changed, or restored in part. Nothing repairs them by itself.
+    """
+
+
+class TokenError(EttError):
+    """A token for the API is missing, forged or expired, or ``forbidden``: for something else."""
+
+    def __init__(self, problem: str, *, forbidden: bool = False) -> None:
+        super().__init__(problem)
+        self.forbidden = forbidden
 
 
 class PublishError(EttError):

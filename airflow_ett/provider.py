@@ -73,6 +73,7 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": None,
                         "default": "",
+                        "sensitive": option.secret,
                     }
                     for option in OPTIONS
                 },

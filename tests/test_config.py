@@ -59,3 +59,40 @@ def test_the_reaper_reports_unless_told_to_cancel(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is report or cancel, not 'yes'") as raised:
         _load(tmp_path, reaper="yes")
     assert raised.value.parameter == "[ett] reaper"
+
+
+def test_the_run_root_is_a_folder_or_a_uri(tmp_path: Path) -> None:
+    assert _load(tmp_path).run_root == tmp_path / "ett" / "runs"
+    assert _load(tmp_path, run_root="file:///runs/").run_root == Path("/runs")
+    assert _load(tmp_path, run_root="s3://bucket/runs/").run_root == "s3://bucket/runs"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "problem"),
+    [
+        ("run_root", "runs", "must be an absolute path"),
+        ("run_root", "https://airflow.example.com", r"the API is \[ett\] api_url"),
+        ("run_root", "s3://key:hunter2@bucket/runs", "without a user or a password"),
+        ("api_url", "airflow.example.com", "must be an http:// or https:// address"),
+        ("api_url", "https://", "must be an http:// or https:// address"),
+        ("api_url", "https://me:hunter2@airflow.example.com", "without a user or a password"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_named(
+    tmp_path: Path, option: str, text: str, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as raised:
+        _load(tmp_path, **{option: text})
+    assert raised.value.parameter == f"[ett] {option}"
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_secret_is_not_shown_and_comes_from_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _load(tmp_path, api_secret="hunter2" * 5)
+    assert settings.api_secret == "hunter2" * 5
+    assert "hunter2" not in repr(settings)
+    pytest.importorskip("airflow")
+    monkeypatch.setenv("AIRFLOW__ETT__API_SECRET_CMD", "echo from-a-command")
+    assert config.load().api_secret == "from-a-command"

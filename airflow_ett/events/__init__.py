@@ -1,8 +1,8 @@
 """The event record, its codec, the append-only log and the cursor file. Standard library only."""
 
-from airflow_ett.events.cursor import CursorFile, CursorRecord, read_cursor
+from airflow_ett.events.cursor import CursorFile, CursorRecord, decode_cursor, read_cursor
 from airflow_ett.events.job import JobContext, JobKey, agent_writer, slug, trainer_writer
-from airflow_ett.events.log import BadLine, Chunk, LogWriter, read_log
+from airflow_ett.events.log import BadLine, Chunk, LogWriter, decode_log, read_log
 from airflow_ett.events.record import AttemptId, Event, decode, encode
 from airflow_ett.events.rundir import RunDir
 from airflow_ett.events.vocabulary import (
@@ -35,6 +35,8 @@ __all__ = [
     "RunDir",
     "agent_writer",
     "decode",
+    "decode_cursor",
+    "decode_log",
     "encode",
     "read_cursor",
     "read_log",

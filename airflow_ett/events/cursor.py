@@ -116,7 +116,7 @@ class CursorFile:
             self._map = mmap.mmap(handle, _SIZE)
         finally:
             os.close(handle)
-        last = _newest(self._map[:_SIZE])
+        last = decode_cursor(self._map[:_SIZE])
         self._count = last.count if last else 0
         self._frame_sum = 0
         view = memoryview(self._map)
@@ -169,10 +169,11 @@ def read_cursor(path: Path) -> CursorRecord | None:
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:
-        return _newest(file.read(_SIZE))
+        return decode_cursor(file.read(_SIZE))
 
 
-def _newest(content: bytes) -> CursorRecord | None:
+def decode_cursor(content: bytes) -> CursorRecord | None:
+    """Return the newest whole record of a cursor file's content, or None where there is none."""
     records = [_slot(content[at : at + _SLOT]) for at in _SLOTS]
     return max((r for r in records if r), key=lambda record: record.count, default=None)
 

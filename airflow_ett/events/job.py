@@ -81,7 +81,9 @@ class JobContext:
     ``hwm`` is the high-water mark inherited with it. ``epoch`` is the launcher's claim.
     ``resume_cursor`` is where the launcher saw a committed checkpoint of this very job when it
     submitted, 0 where it saw none. ``failures_per_hour`` is how often a training like this one is
-    interrupted, by the launcher's history; None where that is not known.
+    interrupted, by the launcher's history; None where that is not known. ``log`` is the place where
+    the job's log lies, as :func:`airflow_ett.storage.open_storage` takes it: what is written in
+    ``run_dir``, a folder of the node's own, is sent there. Empty: all share ``run_dir``.
     """
 
     key: JobKey
@@ -96,6 +98,7 @@ class JobContext:
     grace_s: float = 30.0
     resume_cursor: int = 0
     failures_per_hour: float | None = None
+    log: str = ""
 
     def encode(self) -> str:
         """Return the context as base64url text without padding: no comma, no quote, no newline."""

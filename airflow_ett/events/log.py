@@ -125,15 +125,19 @@ def read_log(path: Path, offset: int = 0) -> Chunk:
     with os.fdopen(handle, "rb") as file:
         file.seek(offset)
         content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
+    return decode_log(content[: content.rfind(b"\n") + 1], path, offset)
+
+
+def decode_log(lines: bytes, path: Path, offset: int = 0) -> Chunk:
+    """Return what lines are that stand in a log at ``path`` from ``offset`` on."""
     events: list[Event] = []
     bad: list[BadLine] = []
-    for start, line in _lines(whole, offset):
+    for start, line in _lines(lines, offset):
         try:
             events.append(decode(line))
         except EventLogError as error:
             bad.append(BadLine(path, start, line, str(error)))
-    return Chunk(tuple(events), tuple(bad), offset + len(whole))
+    return Chunk(tuple(events), tuple(bad), offset + len(lines))
 
 
 def _lines(content: bytes, offset: int) -> Iterator[tuple[int, bytes]]:

@@ -1,8 +1,9 @@
 """What launchers and trainers need of the place where a job's log lies.
 
-A place holds one job: small files under the names that the run directory has (``launcher/claims/…``,
-``launcher/submissions/…``, ``replies/…``, ``nodes/heartbeat-…``, ``cursor``), and the logs that its
-writers append to. Nothing is ever renamed, and only what is created exclusively coordinates.
+A place holds one job: small files under the names that the run directory has
+(``launcher/claims/…``, ``launcher/submissions/…``, ``replies/…``, ``nodes/heartbeat-…``,
+``cursor``), and the logs that its writers append to. Nothing is ever renamed, and only what is
+created exclusively coordinates.
 
 Every method raises ``OSError`` while the place cannot be reached: then nobody knows what it holds.
 ``PermissionError`` says that it never will be without another secret.
@@ -52,8 +53,11 @@ class Storage(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file; nothing happens where there is none."""
 
-    def entries(self, folder: str) -> list[Entry]:
-        """Return the files of a folder as they are now, by name; none without the folder."""
+    def entries(self, folder: str, *, fresh: bool = True) -> list[Entry]:
+        """Return the files of a folder as they are now, by name; none without the folder.
+
+        Not ``fresh`` it may be a listing that is a minute old, where that is cheaper.
+        """
 
     def append(self, log: str, events: Sequence[Event]) -> None:
         """Append a writer's events to its log, such as ``launcher/e00000001.jsonl``.
@@ -74,8 +78,15 @@ class Readable(Storage, Protocol):
     def logs(self) -> list[str]:
         """Return the names of all logs, the launchers' first."""
 
-    def size(self, log: str) -> int:
-        """Return how far a log can be read now, in the measure of :meth:`read_log`."""
-
     def read_log(self, log: str, offset: int = 0) -> Chunk:
-        """Read a log's whole lines from ``offset`` on: bytes of a file, or numbers of chunks."""
+        """Read a log's whole lines from ``offset`` on: bytes of a file, or numbers of chunks.
+
+        One that does not reach to ``offset`` any more was replaced, and is read from its begin.
+        """
+
+    def logged_ns(self) -> int | None:
+        """Return when a log was last written to; None where there is none."""
+
+    def heartbeat_ns(self) -> int | None:
+        """Return when an agent of the job last lived, by this computer's clock; None where none
+        did."""

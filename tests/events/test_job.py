@@ -1,6 +1,9 @@
 """Job identity and the context in ``ETT_JOB``."""
 
+import base64
+import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -42,6 +45,15 @@ def test_a_context_survives_a_comma_hostile_environment(key: JobKey, text: str) 
     encoded = context.encode()
     assert re.fullmatch(r"[A-Za-z0-9_-]+", encoded)
     assert JobContext.decode(encoded) == context
+
+
+def test_a_context_of_before_places_has_its_log_in_the_run_directory() -> None:
+    context = JobContext(JobKey("d", "dag", "run", "task"), 1, "/run", "/c", 1, log="https://api")
+    padded = context.encode() + "=" * (-len(context.encode()) % 4)
+    fields = json.loads(base64.urlsafe_b64decode(padded))
+    assert fields.pop("log") == "https://api"
+    old = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
+    assert JobContext.decode(old) == replace(context, log="")
 
 
 @pytest.mark.parametrize("text", ["", "???", "e30", "bm90IGpzb24"])
