@@ -20,6 +20,7 @@ from airflow_ett.checkpoints.layout import (
     parse_name,
 )
 from airflow_ett.checkpoints.manifest import FileDigest, Manifest, digest_file
+from airflow_ett.checkpoints.remote import RemotePath
 from airflow_ett.errors import CheckpointError
 from airflow_ett.events import AttemptId
 
@@ -101,6 +102,7 @@ def open_checkpoint(uri: str) -> Checkpoint:
     """Return the committed checkpoint in the folder ``uri`` (a path or a URI).
 
     Raises :class:`CheckpointError` that says what is missing; digests are left to :func:`verify`.
+    Raises ``OSError`` where that cannot be told: what an outage hides is committed all the same.
     """
     path = folder(uri)
     if not path.is_dir():
@@ -108,7 +110,7 @@ def open_checkpoint(uri: str) -> Checkpoint:
     try:
         content = (path / MANIFEST).read_bytes()
         marker = (path / MARKER).read_text().strip()
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
         missing = str(getattr(error, "filename", None) or MARKER).rpartition("/")[2]
         raise CheckpointError(f"checkpoint {path}: not committed, {missing} is missing") from error
     digest = hashlib.sha256(content).hexdigest()
@@ -121,7 +123,10 @@ def open_checkpoint(uri: str) -> Checkpoint:
 
 
 def verify(checkpoint: Checkpoint) -> None:
-    """Compare every file with the manifest; raise :class:`CheckpointError` that names a bad one."""
+    """Compare every file with the manifest; raise :class:`CheckpointError` that names a bad one.
+
+    Raises ``OSError`` where an object store does not answer.
+    """
     for name, wanted in checkpoint.manifest.files.items():
         path = checkpoint.path / name
         try:
@@ -129,6 +134,8 @@ def verify(checkpoint: Checkpoint) -> None:
                 raise CheckpointError(f"checkpoint {checkpoint.path}: {name} is a link")
             found = digest_file(path)
         except OSError as error:
+            if isinstance(path, RemotePath) and not isinstance(error, FileNotFoundError):
+                raise  # a disk tells so of a bad block, an object store of an outage
             problem = f"checkpoint {checkpoint.path}: {name} cannot be read: {error.strerror}"
             raise CheckpointError(problem) from error
         if found.size != wanted.size:

@@ -8,17 +8,68 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from airflow_ett.errors import ConfigurationError
+from airflow_ett.storage.absence import is_absence
+
+_BUCKETED = {"s3", "gs", "az", "abfs"}
+"""Protocols whose folders need no making: their ``makedirs`` makes the bucket of a mistyped URI."""
 
 
 class Stat(NamedTuple):
     """What is known of a file: its size in bytes."""
 
     st_size: int
+
+
+class _File(io.RawIOBase):
+    """An open file, whose errors are told as its path's are: it asks its store again and again."""
+
+    def __init__(self, file: Any, told: Callable[[], contextlib.AbstractContextManager[None]]):
+        self._file = file
+        self._told = told
+
+    def readable(self) -> bool:
+        return bool(self._file.readable())
+
+    def writable(self) -> bool:
+        return bool(self._file.writable())
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with self._told():
+            return int(self._file.seek(offset, whence))
+
+    def read(self, size: int | None = -1) -> bytes:
+        with self._told():
+            content: bytes = self._file.read(-1 if size is None else size)
+            return content
+
+    def readinto(self, buffer: Any) -> int:
+        with self._told():
+            return int(self._file.readinto(buffer))
+
+    def write(self, content: Any) -> int:
+        with self._told():
+            self._file.write(content)
+            return memoryview(content).nbytes
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                with self._told():
+                    self._file.close()
+            finally:
+                super().close()
 
 
 class RemotePath:
@@ -77,14 +128,12 @@ class RemotePath:
         return iter([self / name for name in sorted(names)])
 
     def is_dir(self) -> bool:
-        """Whether there is such a folder."""
-        with self._told():
-            return bool(self._fs.isdir(self._path))
+        """Whether there is such a folder. Raises ``OSError`` where nobody can tell."""
+        return self._kind() == "directory"
 
     def is_file(self) -> bool:
-        """Whether there is such a file."""
-        with self._told():
-            return bool(self._fs.isfile(self._path))
+        """Whether there is such a file. Raises ``OSError`` where nobody can tell."""
+        return self._kind() == "file"
 
     def is_symlink(self) -> bool:
         """Return False: no link is followed behind a URI."""
@@ -96,14 +145,15 @@ class RemotePath:
             return Stat(int(self._fs.size(self._path)))
 
     def mkdir(self, *, parents: bool = True, exist_ok: bool = True) -> None:
-        """Make the folder, where the file system knows folders."""
-        with self._told():
-            self._fs.makedirs(self._path, exist_ok=exist_ok)
+        """Make the folder, where the file system knows folders: never a bucket."""
+        if not _BUCKETED.intersection(self._protocols()):
+            with self._told():
+                self._fs.makedirs(self._path, exist_ok=exist_ok)
 
     def open(self, mode: str) -> Any:
-        """Open the file."""
+        """Open the file, ``rb`` or ``wb``. What is written is there, whole, once it is closed."""
         with self._told():
-            return self._fs.open(self._path, mode)
+            return _File(self._fs.open(self._path, mode), self._told)
 
     def read_bytes(self) -> bytes:
         """Return the file's content."""
@@ -130,15 +180,30 @@ class RemotePath:
         with self._told():
             self._fs.rm(self._path, recursive=True)
 
+    def _kind(self) -> str:
+        """Return what is here, '' where nothing is.
+
+        Not ``isdir`` and ``isfile``: those of most file systems take an outage for a no.
+        """
+        try:
+            with self._told():
+                return str(self._fs.info(self._path)["type"])
+        except FileNotFoundError:
+            return ""
+
+    def _protocols(self) -> tuple[str, ...]:
+        names: str | tuple[str, ...] = self._fs.protocol
+        return (names,) if isinstance(names, str) else tuple(names)
+
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:
-            missing = os.strerror(errno.ENOENT)
-            raise FileNotFoundError(errno.ENOENT, missing, self._uri) from error
-        except OSError:
-            raise
         except Exception as error:  # each file system has its own kinds
+            if is_absence(error):
+                missing = os.strerror(errno.ENOENT)
+                raise FileNotFoundError(errno.ENOENT, missing, self._uri) from error
+            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+                raise
             text = f"{type(error).__name__}: {error}"
             raise OSError(errno.EIO, text, self._uri) from error

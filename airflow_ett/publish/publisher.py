@@ -127,7 +127,7 @@ def _verified(uri: str) -> _Source:
         verify(checkpoint)
     except ConfigurationError as error:
         raise ConfigurationError("checkpoint", error.problem) from error
-    except CheckpointError as error:
+    except (CheckpointError, OSError) as error:
         raise PublishError(f"nothing to publish: {error}") from error
     return _Source(checkpoint, (checkpoint.path / MARKER).read_text().strip())
 

@@ -118,7 +118,7 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
         Manifest.decode(content)
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/x", "relative/path", "file://elsewhere/x"])
+@pytest.mark.parametrize("uri", ["nowhere://bucket/x", "relative/path", "file://elsewhere/x"])
 def test_a_root_that_cannot_be_used_names_the_parameter(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="checkpoint_uri"):
         checkpoints.list_checkpoints(uri)

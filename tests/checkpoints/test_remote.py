@@ -15,14 +15,18 @@ from airflow_ett.checkpoints.layout import folder
 from airflow_ett.checkpoints.remote import RemotePath
 from airflow_ett.errors import CheckpointError, ConfigurationError
 from airflow_ett.events import AttemptId
+from tests.s3 import new_bucket
 
 fsspec = pytest.importorskip("fsspec")
 
 
-@pytest.fixture(params=["local", "memory"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> RemotePath:
-    """A folder of a file system that fsspec knows."""
-    found = folder(f"{request.param}://{tmp_path}/job")
+@pytest.fixture(params=["local", "memory", "s3"])
+def root(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> RemotePath:
+    """A folder of a file system that fsspec knows, and one at a real S3 server."""
+    on_s3 = request.param == "s3"
+    found = folder(f"{new_bucket(monkeypatch) if on_s3 else f'{request.param}://{tmp_path}'}/job")
     assert isinstance(found, RemotePath)
     return found
 
@@ -99,10 +103,92 @@ def test_whatever_a_file_system_raises_is_an_os_error(
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("no credentials")
 
-    monkeypatch.setattr(type(root._fs), "ls", refuse)
-    monkeypatch.setattr(type(root._fs), "isdir", lambda *_: True)
-    with pytest.raises(OSError, match="RuntimeError: no credentials"):
-        checkpoints.list_checkpoints(str(root))
+    save(root, 10)
+    for name in ("ls", "info"):
+        with monkeypatch.context() as away:
+            away.setattr(root._fs, name, refuse)
+            with pytest.raises(OSError, match="RuntimeError: no credentials"):
+                checkpoints.list_checkpoints(str(root))
+
+
+def test_a_bucket_that_is_not_there_is_no_empty_folder_and_is_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A training would start from scratch for a letter in its ``checkpoint_uri``."""
+    new_bucket(monkeypatch)
+    missing = folder("s3://no-such-bucket/job")
+    assert isinstance(missing, RemotePath)
+    for use in (
+        missing.is_dir,
+        missing.is_file,
+        lambda: checkpoints.newest_committed(str(missing)),
+        lambda: checkpoints.open_checkpoint(f"{missing}/c000000000000010-s1.0.0"),
+        lambda: save(missing, 10),
+    ):
+        with pytest.raises(OSError, match="bucket does not exist") as caught:
+            use()
+        assert not isinstance(caught.value, FileNotFoundError)
+    assert "no-such-bucket" not in missing._fs.ls("", refresh=True)
+
+
+@pytest.mark.parametrize("asked", ["info", "ls", "cat_file", "open"])
+def test_an_outage_is_not_taken_for_a_missing_or_damaged_checkpoint(
+    root: RemotePath, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Else a training would go on from an older one, or a retention remove what is committed."""
+    save(root, 10)
+    whole = save(root, 20)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "SlowDown")
+
+    with monkeypatch.context() as away:
+        away.setattr(root._fs, asked, refuse)
+        with pytest.raises(PermissionError):
+            checkpoints.newest_verified(str(root))
+        if asked != "open":
+            with pytest.raises(PermissionError):
+                checkpoints.retain(root, keep=1, attempt=AttemptId(2))
+    assert checkpoints.newest_verified(str(root)) == whole
+
+
+def test_a_store_that_goes_away_under_an_open_file_is_an_os_error(root: RemotePath) -> None:
+    """Its own errors are often none, and would be nobody's to catch."""
+    whole = save(root, 10)
+
+    class Away:
+        def fail(self, *_: Any) -> None:
+            raise RuntimeError("could not connect")
+
+        read = readinto = write = seek = close = fail
+
+    for mode in ("rb", "wb"):
+        file = (root / "file").open("wb") if mode == "wb" else (whole.path / ".metadata").open("rb")
+        inner = file._file
+        file._file = Away()
+        for use in (
+            lambda file=file: file.read(1),
+            lambda file=file: file.readinto(bytearray(1)),
+            lambda file=file: file.write(b"x"),
+            lambda file=file: file.seek(0),
+            file.close,
+        ):
+            with pytest.raises(OSError, match="could not connect"):
+                use()
+        assert file.closed
+        inner.close()
+
+
+def test_a_file_is_read_and_written_as_on_a_disk(root: RemotePath) -> None:
+    root.mkdir()
+    with (root / "file").open("wb") as file:
+        assert file.write(memoryview(b"0123456789")) == 10
+        assert (file.writable(), file.tell()) == (True, 10)
+    with (root / "file").open("rb") as file:
+        buffer = bytearray(4)
+        assert (file.seek(2), file.readinto(buffer), bytes(buffer)) == (2, 4, b"2345")
+        assert (file.tell(), file.read(2), file.read()) == (6, b"67", b"89")
+        assert (file.readable(), file.seekable(), file.seek(-1, 2)) == (True, True, 9)
 
 
 def test_a_scheme_without_its_package_names_the_parameter(monkeypatch: pytest.MonkeyPatch) -> None:

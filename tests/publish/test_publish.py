@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) 
         ("version", "a/b"),
         ("version", "latest"),
         ("version", ".staging-x"),
-        ("checkpoint", "s3://bucket/c1"),
+        ("checkpoint", "nowhere://bucket/c1"),
     ],
 )
 def test_a_wrong_parameter_is_named(site: Any, parameter: str, value: str) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_ett import checkpoints
+from airflow_ett.checkpoints.layout import folder
 from airflow_ett.publish.tensors import read_tensors
+from tests.s3 import new_bucket
 
 pytestmark = [
     pytest.mark.torch,
@@ -42,13 +44,8 @@ dist.destroy_process_group()
 
 def test_two_ranks_save_resume_and_leave_an_anchor_to_publish(job: Any, tmp_path: Path) -> None:
     root = f"local://{tmp_path}/bucket/job"
-    job.context = replace(job.context, checkpoints=root)
     for start in (0, 10, 20):
-        agent = job.agent(TRAIN, "--nproc", "2")
-        out, told = agent.communicate(timeout=120)
-        assert agent.returncode == 0, told
-        assert f"start {start}" in out
-        job.next_submission()
+        _train(job, root, start)
     newest = checkpoints.newest_verified(root)
     assert newest is not None
     assert (newest.cursor, newest.uri) == (30, f"{root}/c000000000000030-s3.0.0")
@@ -57,3 +54,34 @@ def test_two_ranks_save_resume_and_leave_an_anchor_to_publish(job: Any, tmp_path
     assert {path.name[0] for path in (tmp_path / "bucket" / "job").iterdir()} == {"c"}
     tensors = read_tensors(newest.path, newest.files.keys(), "model")
     assert tensors["bias"].tolist() == [30.0, 30.0]
+
+
+def test_two_ranks_train_on_a_real_s3_server(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease lies there, too, and a damaged checkpoint is passed over for the one before."""
+    root = f"{new_bucket(monkeypatch)}/job"
+    _train(job, root, 0)
+    before, newest = checkpoints.list_checkpoints(root)
+    assert newest.cursor == 10
+    damaged = newest.path / next(name for name in newest.files if name.endswith(".distcp"))
+    damaged.write_bytes(b"x" + damaged.read_bytes()[1:])
+    told = _train(job, root, before.cursor)
+    assert "is damaged (its digest)" in told
+    last = checkpoints.newest_verified(root)
+    assert last is not None
+    assert last.uri == f"{root}/c{before.cursor + 10:015d}-s2.0.0"
+    names = {path.name for path in folder(root).iterdir()}
+    assert names == {".lease", *(c.path.name for c in checkpoints.list_checkpoints(root))}
+    assert len(names) == 3
+    tensors = read_tensors(last.path, last.files.keys(), "model")
+    assert tensors["bias"].tolist() == 2 * [before.cursor + 10.0]
+
+
+def _train(job: Any, root: str, start: int) -> str:
+    """Train ten samples from ``start`` on, under the next submission; return what was told."""
+    job.context = replace(job.context, checkpoints=root)
+    agent = job.agent(TRAIN, "--nproc", "2")
+    out, told = agent.communicate(timeout=120)
+    assert agent.returncode == 0, told
+    assert f"start {start}" in out
+    job.next_submission()
+    return str(told)

@@ -76,7 +76,7 @@ def test_a_named_checkpoint_that_is_missing_or_damaged_is_an_error_never_a_fresh
 ) -> None:
     source = saved(tmp_path / "named", 50)
     (source.path / ".metadata").write_bytes(b"y")
-    for uri in (source.uri, str(tmp_path / "nowhere"), "s3://bucket/x"):
+    for uri in (source.uri, str(tmp_path / "nowhere"), "nowhere://bucket/x"):
         problem = choose(replace(job.context, resume=uri))
         assert isinstance(problem, CheckpointError)
         assert "cannot resume" in str(problem)
