@@ -44,10 +44,12 @@ _RETRIED: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 def _ingest() -> int:
     """Bring every pending job log into the store; return the number of new events."""
     from airflow_ett import config
+    from airflow_ett.hooks.deployment import check_database
     from airflow_ett.metric import configured
     from airflow_ett.store import ingest_root, open_store, upgrade
 
     settings = config.load()
+    check_database(settings)
     upgrade(settings.sql_alchemy_conn)
     store = open_store(settings.sql_alchemy_conn, components=configured(settings))
     with contextlib.closing(store):

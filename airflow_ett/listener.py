@@ -24,6 +24,7 @@ from airflow.listeners import hookimpl
 from airflow_ett import config
 from airflow_ett.events import JobKey
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, write_note
+from airflow_ett.launch.root import Root
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,6 @@ def _work() -> None:
 def _write(place: _Place, note: Note) -> None:
     try:
         settings = config.load()
-        write_note(settings.run_root, JobKey(settings.deployment, *place), note)
+        write_note(Root.of(settings), JobKey(settings.deployment, *place), note)
     except Exception as error:
         log.warning("ETT could not note that %s is %s: %s", place, note.state, error)

@@ -27,6 +27,7 @@ from airflow_ett.hooks.job import JobHold
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.root import Root
 from airflow_ett.store import upgrade
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -70,7 +71,7 @@ class Told(DetailedScripted):
 def hold_of(number: int, root: Path) -> JobHold:
     """Submit a training as its task does, which then defers."""
     job = open_job(
-        root, JobKey("bench", "dag", f"run-{number}", "train"), checkpoint_root="",
+        Root(str(root)), JobKey("bench", "dag", f"run-{number}", "train"), checkpoint_root="",
         try_number=1, max_tries=1,
     )  # fmt: skip
     request = Request("utils.echo", [], "scripted", cfg={"queue": "q"})

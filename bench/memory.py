@@ -13,8 +13,9 @@ from typing import NamedTuple
 from airflow_ett.demo.processes import of_session
 from airflow_ett.demo.rest import wait_until
 from airflow_ett.demo.stack import AirflowStack
-from airflow_ett.events import JobKey, RunDir
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.events import JobKey
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 
 DAGS = Path(__file__).resolve().parents[1] / "tests" / "system" / "dags"
 HELD = 2
@@ -50,7 +51,7 @@ def parent(pid: int) -> int:
 def watching(stack: AirflowStack, dag_id: str, run_id: str, mode: str) -> int:
     """Return the process that holds a run's training by the newest claim, which is of this mode."""
     key = JobKey("default", dag_id, run_id, "train")
-    log = RunDirLog(RunDir(stack.home / "ett" / "runs" / key.path), key)
+    log = StorageLog(FolderStorage(stack.home / "ett" / "runs" / key.path), key)
     claims = [event for event in log.launcher_events() if event.kind == "claimed"]
     assert claims[-1].data["mode"] == mode, claims[-1]
     return int(claims[-1].data["owner"].rpartition(":")[2])

@@ -16,12 +16,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from airflow_ett.events import AttemptId, Cause, Event, JobKey, RunDir
+from airflow_ett.events import AttemptId, Cause, Event, JobKey
 from airflow_ett.launch.gateway import Gateway
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
+from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.launch.watcher import Watcher
+from airflow_ett.storage import FolderStorage
 
 ROOT = Path(__file__).resolve().parents[1]
 LIGHT = ROOT / "tests" / "system" / "trainers" / "light.py"
@@ -78,7 +80,7 @@ def submit(number: int, *arguments: str) -> Watcher:
     """Open, claim and submit a training as its task does."""
     root = Path(os.environ["AIRFLOW_HOME"]) / "runs"
     key = JobKey("bench", "dag", f"run-{number}", "train")
-    job = open_job(root, key, checkpoint_root="", try_number=1, max_tries=1)
+    job = open_job(Root(str(root)), key, checkpoint_root="", try_number=1, max_tries=1)
     request = Request("train", arguments, "local_detached")
     claim = job.log.claim(try_number=1, max_tries=1, mode="task")
     watcher = Watcher(job, claim, request, Gateway(), poll_interval_s=POLL_S)
@@ -116,7 +118,7 @@ class Watched:
     def restart(self) -> Restart:
         """Return where the time went, from the job's log and its scheduler."""
         run_dir = Path(self._watcher.places().run_dir)
-        log = RunDirLog(RunDir(run_dir), JobKey("bench", "dag", "run", "train"))
+        log = StorageLog(FolderStorage(run_dir), JobKey("bench", "dag", "run", "train"))
         (ended,) = [e for e in log.launcher_events() if e.kind == "attempt_ended"][:1]
         (second,) = [e for e in log.launcher_events() if e.kind == "submitted"][1:2]
         supervised = Gateway().status(second.data["handle"]).allocated_ns or 0

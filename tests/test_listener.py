@@ -20,6 +20,7 @@ from airflow.sdk._shared.listeners.spec import taskinstance
 from airflow_ett import listener
 from airflow_ett.events import JobKey, RunDir
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, read_notes
+from airflow_ett.storage import FolderStorage
 from airflow_ett.ui.plugin import EttPlugin
 
 
@@ -65,7 +66,7 @@ def test_a_users_mark_is_noted(hook: Any, job: RunDir, state: str) -> None:
     getattr(hook, f"on_task_instance_{state}")(**arguments)
     settle()
     text = "set by hand" if state == "failed" else ""
-    assert read_notes(job) == [Note(state, USER, 2, text)]
+    assert read_notes(FolderStorage(job.path)) == [Note(state, USER, 2, text)]
 
 
 @pytest.mark.parametrize("state", ["failed", "up_for_retry"])
@@ -73,7 +74,7 @@ def test_a_task_that_the_scheduler_lost_is_noted(hook: Any, job: RunDir, state: 
     lost = {"previous_state": "running", "error": "no heartbeat " + "x" * 1000}
     hook.on_task_instance_failed(task_instance=task(state=state), **lost)
     settle()
-    (note,) = read_notes(job)
+    (note,) = read_notes(FolderStorage(job.path))
     assert (note.state, note.by, len(note.text)) == (state, AIRFLOW, 500)
 
 
@@ -83,7 +84,7 @@ def test_a_task_process_notes_nothing(hook: Any, job: RunDir) -> None:
     error = {"previous_state": "running", "error": ValueError("by itself")}
     hook.on_task_instance_failed(task_instance=task(), **error)
     settle()
-    assert read_notes(job) == []
+    assert read_notes(FolderStorage(job.path)) == []
 
 
 def test_another_operators_task_leaves_nothing_behind(hook: Any, job: RunDir) -> None:
@@ -157,4 +158,4 @@ def test_what_does_not_fit_into_the_line_is_told(
     monkeypatch.setattr(listener, "_waiting", full)
     hook.on_task_instance_success(previous_state=None, task_instance=task())
     assert "not noted that" in " ".join(caplog.text.split())
-    assert read_notes(job) == []
+    assert read_notes(FolderStorage(job.path)) == []

@@ -1,17 +1,18 @@
-"""Event logs named on the command line: files, run directories, standard input."""
+"""Event logs named on the command line: files, run directories, addresses, standard input."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from airflow_ett import config
 from airflow_ett.cli.streams import STANDARD_INPUT, standard_input, tell
 from airflow_ett.errors import ConfigurationError, EventLogError
-from airflow_ett.events import Event, RunDir, decode
+from airflow_ett.events import CursorRecord, Event, RunDir, decode, decode_cursor
 from airflow_ett.metric import Components, Fold, JobMetric
 
 _STANDARD = "standard input"
@@ -34,6 +35,8 @@ class Jobs:
         for log in logs:
             if log == STANDARD_INPUT:
                 self._add(_events(_STANDARD, standard_input()))
+            elif "://" in log:
+                self._add_place(log)
             elif Path(log).is_dir():
                 self._add_run(log)
             else:
@@ -61,10 +64,11 @@ class Jobs:
             for job, fold in self._folds.items()
         ]
 
-    def _add(self, events: Iterator[Event]) -> list[str]:
+    def _add(self, events: Iterable[Event]) -> list[str]:
         """Feed the events to their jobs' folds and return these jobs, the first one first."""
         found: dict[str, None] = {}
-        while batch := list(islice(events, _BATCH)):
+        rest = iter(events)
+        while batch := list(islice(rest, _BATCH)):
             by_job: dict[str, list[Event]] = defaultdict(list)
             for event in batch:
                 by_job[event.job].append(event)
@@ -85,9 +89,27 @@ class Jobs:
                 "LOG", f"{folder} is no run directory: no *.jsonl is in its launcher or nodes"
             )
         for job in found[:1]:  # its own: an ingest reads no other there
-            self._signs[job] = run.heartbeat_ns()
-            if cursor and (interval := cursor.open_interval(job)):
-                self._folds[job].add([interval])
+            self._live(job, cursor, run.heartbeat_ns())
+
+    def _add_place(self, place: str) -> None:
+        """Add a job whose log is in an object store or at the API."""
+        from airflow_ett.launch.root import Root
+
+        storage = Root.of(config.load()).open(place)
+        cursor = storage.read("cursor")
+        found = [job for part in ("launcher", "nodes") for job in self._add(storage.events(part))]
+        if not found:
+            raise ConfigurationError("LOG", f"no event is at {place}")
+        entries = storage.entries("nodes")
+        beats = [entry.time_ns for entry in entries if entry.name.startswith("heartbeat-")]
+        sign_ns = max(beats) + time.time_ns() - storage.now_ns() if beats else None
+        self._live(found[0], decode_cursor(cursor) if cursor else None, sign_ns)
+
+    def _live(self, job: str, cursor: CursorRecord | None, sign_ns: int | None) -> None:
+        """Take in what shows of a job that may still run."""
+        self._signs[job] = sign_ns
+        if cursor and (interval := cursor.open_interval(job)):
+            self._folds[job].add([interval])
 
 
 def _events(name: str, file: BinaryIO, *, live: bool = False) -> Iterator[Event]:

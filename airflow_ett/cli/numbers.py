@@ -19,7 +19,7 @@ from airflow_ett.metric.plans.whatif import halves, what_if
 from airflow_ett.metric.report import render
 
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-_LOG = "a file of events, a run directory, or - for standard input"
+_LOG = "a file of events, a run directory, a job's URI or address, or - for standard input"
 
 
 def add_arguments(commands: _Commands) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_ett import config
@@ -31,15 +30,17 @@ _opened: tuple[config.Settings, Store] | None = None
 
 
 class BestEffortIngest:
-    """Ingests one run directory now and then; a store that is away costs one warning, never more.
+    """Ingests one job's log now and then; a store that is away costs one warning, never more.
 
-    Nothing is lost by it: the log stays, and the rollup DAG catches up. A process has one store,
+    Nothing is lost by it: the log stays, and the rollup DAG catches up. Of a log that the API holds
+    the API itself sees to that. A process has one store,
     used for one job at a time: the connections and statements of hundreds would keep a triggerer's
     garbage collector busy, which stops its event loop.
     """
 
-    def __init__(self, run_dir: Path, *, every_s: float = 10.0) -> None:
-        self._run_dir = run_dir
+    def __init__(self, place: str, *, every_s: float = 10.0) -> None:
+        self._place = place
+        self._at_api = place.startswith(("http://", "https://"))
         self._every_s = every_s
         self._due = 0.0
         self._warned = False
@@ -48,7 +49,7 @@ class BestEffortIngest:
 
     def __call__(self, *, now: bool = False) -> None:
         """Ingest if it is due, or at once when ``now``."""
-        if not now and time.monotonic() < self._due:
+        if self._at_api or (not now and time.monotonic() < self._due):
             return
         if not _turn.acquire(timeout=_TURN_S):
             return
@@ -59,7 +60,7 @@ class BestEffortIngest:
             if not self._warned:
                 log.warning(
                     "ETT%% numbers are not up to date: %s Training is not affected; the events "
-                    "stay in the run directory and are ingested later.",
+                    "stay in the job's log and are ingested later.",
                     error,
                 )
             self._warned = True
@@ -78,7 +79,7 @@ class BestEffortIngest:
         # Closed but kept: no connection waits for the next time.
         with contextlib.closing(_store(self._settings)) as store:
             store.check()
-            ingest_run_dir(store, self._run_dir, self._folds)
+            ingest_run_dir(store, self._place, self._folds)
 
 
 def failures_per_hour(settings: config.Settings, dag_id: str) -> float | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from airflow.sdk import log as airflow_log
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from airflow_ett import config
 from airflow_ett.checkpoints import open_checkpoint
 from airflow_ett.errors import CheckpointError, ConfigurationError, Fenced, JobLogError
-from airflow_ett.events import Cause, JobKey, Kind, RunDir
+from airflow_ett.events import Cause, JobKey, Kind
 from airflow_ett.hooks.masking import redactor
 from airflow_ett.launch.ender import Ender
 from airflow_ett.launch.history import fold
@@ -19,13 +20,16 @@ from airflow_ett.launch.joblog import JobLog
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.watcher import Watcher
 
 
 @dataclass(frozen=True, slots=True)
 class JobHold:
-    """What a process needs to take a job over in the name of a try. Only JSON types inside."""
+    """What a process needs to take a job over in the name of a try. Only JSON types inside.
+
+    ``run_dir`` is the place of the job's log, whatever it is.
+    """
 
     key: Mapping[str, Any]
     run_dir: str
@@ -81,7 +85,7 @@ class JobHold:
 
         Raises :class:`JobLogError` when its log cannot be read.
         """
-        log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key))
+        log = Root.of(config.load()).log(JobKey(**self.key), place=self.run_dir)
         return fold(log.launcher_events()).live is None and log.newest() > 0
 
     def take(self, mode: str, poll_interval_s: float, *, after: int | None = None) -> Watcher:
@@ -91,23 +95,23 @@ class JobHold:
         other of a task process, ``trigger`` for a trigger's. With ``after``, only if nobody has
         claimed since that epoch; else :class:`Fenced` is raised.
 
-        Raises :class:`JobLogError` when the run directory cannot be used.
+        Raises :class:`JobLogError` when the log cannot be used.
         """
         # Importing TorchX takes a while, which DAG parsing is spared.
         from airflow_ett.launch.gateway import Gateway
 
-        redact = redactor(self.request["env"])
-        log = RunDirLog(RunDir(Path(self.run_dir)), JobKey(**self.key), redact=redact)
+        root, redact = Root.of(config.load()), redactor(self.request["env"])
+        log = root.log(JobKey(**self.key), place=self.run_dir, redact=redact)
         if mode == "trigger" and log.newest() == 0:  # a task has claimed it before
             raise JobLogError(
                 f"Job {log.key} was begun in {self.run_dir}, where nothing is now. Is the folder "
-                "of [ett] run_root mounted on this triggerer?"
+                "of [ett] run_root mounted on this triggerer, or has the API lost its database?"
             )
         claim = log.claim(
             try_number=self.try_number, max_tries=self.max_tries, mode=mode, after=after
         )
         return Watcher(
-            OpenJob(log, self.checkpoints, self.inherit),
+            OpenJob(log, self.checkpoints, self.inherit, token=_token(root, log)),
             claim,
             Request(**self.request),
             Gateway(),
@@ -138,7 +142,7 @@ def end_job(
     """
     from airflow_ett.launch.gateway import Gateway
 
-    log = RunDirLog(RunDir(Path(job.log.place)), job.log.key, redact=redactor({}))
+    log = Root.of(config.load()).log(job.log.key, place=job.log.place, redact=redactor({}))
     epoch = log.newest()
     history = fold(log.launcher_events())
     if history.opened is None or history.ended is not None:
@@ -152,13 +156,26 @@ def end_job(
 
     def give_up(after: int, wait_s: float) -> str:
         claim = log.claim(try_number=try_number, max_tries=max_tries, mode="again", after=after)
-        ender = Ender(OpenJob(log, job.checkpoints, job.inherit), claim, request, Gateway())
+        ender = Ender(replace(job, log=log), claim, request, Gateway())
         try:
             return ender.give_up(cause, text, wait_s)
         except AirflowTaskTimeout:
             return give_up(claim.epoch, 0.0)
 
     return give_up(epoch if after is None else after, wait_s)
+
+
+def _token(root: Root, log: JobLog) -> Callable[[], str] | None:
+    """Return what makes the trainers' secret for the API, None where they need none."""
+    if not log.place.startswith(root.address) or not root.is_api:
+        return None
+
+    def token() -> str:
+        made = root.trainer_token(log.key)
+        airflow_log.mask_secret(made)
+        return made
+
+    return token
 
 
 def try_began_ns(log: JobLog, try_number: int) -> int | None:
@@ -188,7 +205,7 @@ def check_checkpoints(request: Request) -> None:
             continue
         try:
             open_checkpoint(str(value))
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:
             raise ConfigurationError(parameter, str(error)) from error
         except ConfigurationError as error:  # it knows of no parameter but checkpoint_uri
             raise ConfigurationError(parameter, error.problem) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -15,8 +16,26 @@ class Redact(Protocol):
         """Return a text, or JSON data, with ``***`` in place of secrets."""
 
 
-redact: Redact = airflow_log.redact  # type: ignore[attr-defined]  # Airflow's providers use it, too
-"""Masks what this process has learnt from Airflow: connections, variables, ``mask_secret``."""
+_masked: Redact = airflow_log.redact  # type: ignore[attr-defined]  # Airflow's providers use it, too
+
+_TOKEN = re.compile(r"ett1\.[\w.-]+", re.ASCII)
+"""What a trainer may print that another process has made a token for."""
+
+
+def redact(value: Any, name: str | None = None) -> Any:
+    """Mask tokens for the API, and what this process has learnt from Airflow: connections,
+    variables, ``mask_secret``.
+    """
+    return _masked(without_tokens(value), name)
+
+
+def without_tokens(value: Any) -> Any:
+    """Return a text, or JSON data, with ``***`` in place of tokens for the API."""
+    if isinstance(value, str):
+        return _TOKEN.sub("***", value)
+    if isinstance(value, Mapping):
+        return {key: without_tokens(item) for key, item in value.items()}
+    return [without_tokens(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def redactor(env: Mapping[str, str]) -> Redact:

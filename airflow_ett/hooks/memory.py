@@ -11,15 +11,15 @@ same id is known by having none.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from airflow_ett.errors import JobLogError
-from airflow_ett.events import JobKey, RunDir
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.events import JobKey
+from airflow_ett.launch.root import Root
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
@@ -36,7 +36,7 @@ class JobMemory:
         self._store: Any = context.get("task_state_store")
         self._max_tries = context["ti"].max_tries
 
-    def check(self, key: JobKey, run_root: Path) -> bool:
+    def check(self, key: JobKey, root: Root) -> bool:
         """Return whether this run has begun the job, True where Airflow cannot tell.
 
         Raises :class:`JobLogError` when the log of an earlier try is not there any more, or not
@@ -52,30 +52,31 @@ class JobMemory:
         if not isinstance(kept, dict):
             return False
         if kept.get("max_tries") == self._max_tries:
-            _check_place(RunDir(Path(kept["run_dir"])), key, run_root / key.base)
+            generation = kept.get("generation", key.generation)
+            _check_place(kept["run_dir"], replace(key, generation=generation), root)
         return True
 
-    def keep(self, run_dir: str) -> None:
+    def keep(self, place: str, generation: int) -> None:
         """Remember where the job's log lies."""
         if self._store is None:
             return
         try:
-            kept = {"run_dir": run_dir, "max_tries": self._max_tries}
+            kept = {"run_dir": place, "generation": generation, "max_tries": self._max_tries}
             self._store.set(_NAME, kept, retention=NEVER_EXPIRE)
         except AirflowRuntimeError as error:
             log.warning("Airflow does not keep where the job's log lies: %s", error)
 
 
-def _check_place(run_dir: RunDir, key: JobKey, base: Path) -> None:
-    if run_dir.path.parent.resolve() != base.resolve():
+def _check_place(place: str, key: JobKey, root: Root) -> None:
+    if not root.holds(place, key):
         raise JobLogError(
-            f"Job {key} was begun in {run_dir.path}; [ett] run_root and deployment now say {base}. "
-            "Nothing was submitted, and its training may be alive: set them back. To begin anew "
-            "there, end the training at its scheduler, then clear the task."
+            f"Job {key} was begun in {place}; {root.option} and deployment now say "
+            f"{root.place(key)}. Nothing was submitted, and its training may be alive: set them "
+            "back. To begin anew there, end the training at its scheduler, then clear the task."
         )
-    if RunDirLog(run_dir, key).newest() == 0:
+    if root.log(key, place=place).newest() == 0:
+        away = "has the API lost its database" if root.is_api else "is it mounted on this worker"
         raise JobLogError(
-            f"Job {key} was begun in {run_dir.path}, where nothing is now. Is the folder of "
-            "[ett] run_root mounted on this worker? Nothing was submitted. If the folder was "
-            "removed on purpose, clear the task: it then begins anew."
+            f"Job {key} was begun in {place}, where nothing is now. {root.option}: {away}? Nothing "
+            "was submitted. If it was removed on purpose, clear the task: it then begins anew."
         )

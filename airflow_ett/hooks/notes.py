@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from airflow_ett.events import JobKey, Kind, LogWriter, RunDir, read_log
-from airflow_ett.launch.rundirlog import newest_generation
+from airflow_ett.events import Event, JobKey, Kind
+from airflow_ett.launch.root import Root
+from airflow_ett.storage import Storage
 
 USER, AIRFLOW = "user", "airflow"
 """Who gave the task its state."""
@@ -30,29 +30,27 @@ class Note:
     text: str = ""
 
 
-def write_note(run_root: Path, key: JobKey, note: Note) -> bool:
+def write_note(root: Root, key: JobKey, note: Note) -> bool:
     """Note it with the newest generation of ``key``'s task instance; False where there is none.
 
-    ``key.generation`` is ignored. Raises :class:`JobLogError` when the run root cannot be read,
+    ``key.generation`` is ignored. Raises :class:`JobLogError` when the root cannot be read,
     ``OSError`` when the note cannot be written.
     """
-    newest = newest_generation(run_root, key)
+    newest = root.newest_generation(key)
     if not newest:
         return False
     key = replace(key, generation=newest)
-    name = f"airflow-{time.time_ns()}"
-    path = RunDir(run_root / key.path).launcher / f"{name}.jsonl"
-    writer = LogWriter(path, job=key.id, writer=name)
-    try:
-        fields = {"state": note.state, "by": note.by, "try": note.try_number, "text": note.text}
-        writer.append(Kind.AIRFLOW_STATE, fields)
-    finally:
-        writer.close()
+    time_ns = time.time_ns()
+    name = f"airflow-{time_ns}"
+    fields = {"state": note.state, "by": note.by, "try": note.try_number, "text": note.text}
+    event = Event(key.id, name, 0, time_ns, Kind.AIRFLOW_STATE, data=fields)
+    root.open(root.place(key)).append(f"launcher/{name}.jsonl", [event])
     return True
 
 
-def read_notes(run_dir: RunDir) -> list[Note]:
+def read_notes(storage: Storage) -> list[Note]:
     """Return a job's notes, oldest first. Raises ``OSError``."""
+    events = (e for e in storage.events("launcher") if e.kind == Kind.AIRFLOW_STATE)
     return [
         Note(
             state=str(event.data.get("state")),
@@ -60,7 +58,5 @@ def read_notes(run_dir: RunDir) -> list[Note]:
             try_number=int(event.data.get("try") or 0),
             text=str(event.data.get("text", "")),
         )
-        for path in sorted(run_dir.launcher.glob("airflow-*.jsonl"))
-        for event in read_log(path).events
-        if event.kind == Kind.AIRFLOW_STATE
+        for event in sorted(events, key=lambda event: event.time_ns)
     ]

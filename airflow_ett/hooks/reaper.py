@@ -24,11 +24,11 @@ kill hooks do their work; the job is then claimed, so that whoever held it befor
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -36,7 +36,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_ett.config import Settings
 from airflow_ett.errors import EttError
-from airflow_ett.events import Cause, JobKey, Kind, RunDir, read_log
+from airflow_ett.events import Cause, JobKey, Kind
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
 from airflow_ett.hooks.masking import redactor
 from airflow_ett.hooks.notes import AIRFLOW, USER, Note, read_notes
@@ -44,7 +44,8 @@ from airflow_ett.launch.ender import Ender
 from airflow_ett.launch.history import History, fold
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
+from airflow_ett.launch.storagelog import StorageLog
 
 if TYPE_CHECKING:
     from airflow_ett.launch.gateway import Gateway
@@ -91,7 +92,7 @@ def ask_airflow(key: JobKey) -> str | None:
 class Suspect:
     """A job that has not ended and whose task is over; ``epoch`` was its newest claim then."""
 
-    log: RunDirLog
+    log: StorageLog
     history: History
     epoch: int
     state: str | None
@@ -112,13 +113,14 @@ def reap(
 
     With ``[ett] reaper = cancel`` they are cancelled, else only told of. Runs inside a task.
     """
-    before = list(_suspects(settings, _run_dirs(settings), ask))
+    root = Root.of(settings)
+    before = list(_suspects(root, _places(root, settings), ask))
     if not before:
         return []
     sleep(GRACE_S)
-    epochs = {suspect.log.run_dir.path: suspect.epoch for suspect in before}
-    after = _suspects(settings, iter(epochs), ask)
-    still = (suspect for suspect in after if suspect.epoch == epochs[suspect.log.run_dir.path])
+    epochs = {suspect.log.place: suspect.epoch for suspect in before}
+    after = _suspects(root, epochs, ask)
+    still = (suspect for suspect in after if suspect.epoch == epochs[suspect.log.place])
     if settings.reaper != "cancel":
         would = "would be cancelled with [ett] reaper = cancel"
         return [f"{suspect}: {would}, cause {suspect.reason}" for suspect in still]
@@ -131,7 +133,8 @@ def _end(suspect: Suspect, gateway: Callable[[], Gateway], sleep: Callable[[floa
     try:
         tries = {"try_number": history.try_number, "max_tries": history.max_tries}
         claim = suspect.log.claim(**tries, mode="again", after=suspect.epoch)
-        job = OpenJob(suspect.log, str(suspect.log.run_dir.checkpoints), opened.get("inherit"))
+        checkpoints = "" if "://" in suspect.log.place else f"{suspect.log.place}/checkpoints"
+        job = OpenJob(suspect.log, checkpoints, opened.get("inherit"))
         request = Request(opened["component"], [], opened["scheduler"], max_relaunches=0)
         done = Ender(job, claim, request, gateway()).end(suspect.reason, gone_on, sleep)
     except EttError as error:
@@ -140,29 +143,28 @@ def _end(suspect: Suspect, gateway: Callable[[], Gateway], sleep: Callable[[floa
 
 
 def _suspects(
-    settings: Settings, paths: Iterator[Path], ask: Callable[[JobKey], str | None]
+    root: Root, places: Iterable[str], ask: Callable[[JobKey], str | None]
 ) -> Iterator[Suspect]:
-    for path in paths:
+    for place in places:
         try:
-            suspect = _look(settings, RunDir(path), ask)
+            suspect = _look(root, place, ask)
         except AirflowRuntimeError as error:
-            log.warning("Airflow does not tell of the task of %s, left alone: %s", path, error)
+            log.warning("Airflow does not tell of the task of %s, left alone: %s", place, error)
         except Exception as error:  # one odd run directory must not hide the others
-            log.warning("The job in %s cannot be judged, left alone: %r", path, error)
+            log.warning("The job in %s cannot be judged, left alone: %r", place, error)
         else:
             if suspect is not None:
                 yield suspect
 
 
-def _look(
-    settings: Settings, run_dir: RunDir, ask: Callable[[JobKey], str | None]
-) -> Suspect | None:
-    events = (event for path in run_dir.logs() for event in read_log(path).events)
+def _look(root: Root, place: str, ask: Callable[[JobKey], str | None]) -> Suspect | None:
+    storage = root.open(place)
+    events = storage.events("launcher")
     opened = next((event for event in events if event.kind == Kind.JOB_OPENED), None)
     key = JobKey(**opened.data["key"]) if opened else None
-    if key is None or settings.run_root / key.path != run_dir.path:
+    if key is None or root.place(key) != place:
         return None
-    job_log = RunDirLog(run_dir, key, redact=redactor({}))
+    job_log = root.log(key, redact=redactor({}))
     epoch = job_log.newest()
     history = fold(job_log.launcher_events())
     if history.opened is None or history.ended is not None:
@@ -171,7 +173,7 @@ def _look(
     reason = reason_to_cancel(
         state,
         try_number=history.try_number,
-        notes=read_notes(run_dir),
+        notes=read_notes(storage),
         user_restart=history.user_restart and history.live is not None,
     )
     if reason is None:
@@ -179,10 +181,17 @@ def _look(
     return Suspect(job_log, history, epoch, state, reason)
 
 
-def _run_dirs(settings: Settings) -> Iterator[Path]:
-    from airflow_ett.store.rundirs import run_dirs
+def _places(root: Root, settings: Settings) -> Iterator[str]:
+    """Yield where jobs may lie: below the run root, or at the API those that have not ended."""
+    from airflow_ett.store import open_store
+    from airflow_ett.store.rundirs import run_places
+    from airflow_ett.store.unfinished import unfinished
 
-    return run_dirs(settings.run_root, settings.deployment)
+    if not root.is_api:
+        yield from run_places(root.address, settings.deployment)
+        return
+    with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
+        yield from map(root.place, unfinished(store, settings.deployment))
 
 
 def _gateway() -> Gateway:

@@ -14,7 +14,10 @@ from airflow.sdk.bases.hook import BaseHook
 from airflow_ett import config
 from airflow_ett.checkpoints import folder
 from airflow_ett.errors import ConfigurationError, EttError
+from airflow_ett.events import JobKey
+from airflow_ett.hooks.deployment import check_database
 from airflow_ett.hooks.masking import redact
+from airflow_ett.launch.root import Root
 
 DEFAULT_SCHEDULER = "local_detached"
 
@@ -59,6 +62,20 @@ class TorchXHook(BaseHook):
         """Where checkpoints go, or '' for the run directory."""
         return str(self._extra.get("checkpoint_root") or self.settings.checkpoint_root)
 
+    def checkpoints_below(self, checkpoint_uri: str | None) -> str:
+        """Return where a task's checkpoints go, or '' for the run directory.
+
+        Raises :class:`ConfigurationError` where trainers share no run directory.
+        """
+        below, root = checkpoint_uri or self.checkpoint_root, Root.of(self.settings)
+        if not below and root.folder is None:
+            raise ConfigurationError(
+                "checkpoint_uri",
+                f"must be set, or [ett] checkpoint_root: {root.option} names no folder that could "
+                "hold checkpoints. Name a folder that all nodes share, or a URI",
+            )
+        return below
+
     def test_connection(self) -> tuple[bool, str]:
         """Check scheduler, options and folders as this host sees them; nothing is submitted.
 
@@ -80,10 +97,11 @@ class TorchXHook(BaseHook):
         return True, f"{redact(text)} (tested on {socket.gethostname()})"
 
     def check_deployment(self, scheduler: str) -> None:
-        """Raise :class:`ConfigurationError` where a cluster is used by an Airflow without a name.
+        """Raise :class:`ConfigurationError` where trainings, or their numbers, would get lost.
 
-        Two Airflows of the same name would adopt and cancel each other's trainings there.
+        Two Airflows of the same name would adopt and cancel each other's trainings on a cluster.
         """
+        check_database(self.settings)
         unnamed = self.settings.deployment == config.UNNAMED
         if unnamed and not scheduler.startswith(_ONE_MACHINE):
             raise ConfigurationError(
@@ -94,17 +112,20 @@ class TorchXHook(BaseHook):
 
     def _check_folders(self) -> str:
         """Return where runs and checkpoints go, as text."""
-        run_root = self.settings.run_root
-        _check_usable("[ett] run_root", run_root)
-        if not self.checkpoint_root:
-            return f"run directories and checkpoints go to {run_root}"
+        root = Root.of(self.settings)
+        if root.folder is not None:
+            _check_usable(root.option, root.folder)
+        else:
+            root.newest_generation(JobKey(self.settings.deployment, _NO_APP, _NO_APP, _NO_APP))
+        if not self.checkpoints_below(None):
+            return f"run directories and checkpoints go to {root.address}"
         try:
             checkpoints = folder(self.checkpoint_root)
         except ConfigurationError as error:
             raise ConfigurationError("checkpoint_root", error.problem) from error
         if isinstance(checkpoints, Path):
             _check_usable("checkpoint_root", checkpoints)
-        return f"run directories go to {run_root}, checkpoints to {checkpoints}"
+        return f"job logs go to {root.address}, checkpoints to {checkpoints}"
 
 
 def _json_object(value: Any, connection: str | None) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_ett.checkpoints import newest_committed
 from airflow_ett.events import AttemptId, Cause, Event, Kind
 from airflow_ett.launch.history import History, Submission
 from airflow_ett.launch.joblog import JobLog
@@ -92,12 +91,9 @@ def conclude(job: OpenJob, history: History, last: Submission, *, late: bool = F
 
     ``late``: it would have gone on, but for its deadline.
     """
-    newest = newest_committed(job.checkpoints)
-    record = job.log.cursor()
+    newest, record = job.newest(), job.log.cursor()
     cursor = last.cursor if last.cursor is not None or record is None else record.cursor
-    again = last.cause is Cause.APPLICATION and repeated(
-        history, committed_cursor(job.log, job.checkpoints, last)
-    )
+    again = last.cause is Cause.APPLICATION and repeated(history, committed_cursor(job, last))
     checkpoint = newest.uri if newest else None
     text = describe(job.log.key, last, late=late, repeated=again, checkpoint=checkpoint)
     return Outcome(
@@ -142,12 +138,12 @@ def close_interval(log: JobLog, submission: Submission) -> int | None:
     return record.cursor
 
 
-def committed_cursor(log: JobLog, checkpoints: str, last: Submission | None) -> int:
+def committed_cursor(job: OpenJob, last: Submission | None) -> int:
     """Return the cursor of the newest committed checkpoint: as seen, or as the trainers told.
 
     Where the launcher cannot see the checkpoints, or they have gone, the log still knows.
     """
-    newest = newest_committed(checkpoints)
-    told = log.submission_events(last.number) if last else []
+    newest = job.newest()
+    told = job.log.submission_events(last.number) if last else []
     cursors = [int(e.data["cursor"]) for e in told if e.kind == Kind.CHECKPOINT_COMMITTED]
     return max([newest.cursor if newest else 0, last.resume_cursor if last else 0, *cursors])

@@ -1,20 +1,19 @@
-"""Find or begin the job of a task instance: its generation, its run directory, what it inherits."""
+"""Find or begin the job of a task instance: its generation, its place, what it inherits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from airflow_ett.checkpoints import newest_committed
-from airflow_ett.errors import ConfigurationError
-from airflow_ett.events import JobKey, JobState, RunDir
+from airflow_ett.checkpoints import Checkpoint, newest_committed
+from airflow_ett.errors import ConfigurationError, JobLogError
+from airflow_ett.events import JobKey, JobState
 from airflow_ett.launch.adoption import cleared
 from airflow_ett.launch.former import Former
 from airflow_ett.launch.history import History, fold
 from airflow_ett.launch.joblog import JobLog
-from airflow_ett.launch.rundirlog import RunDirLog, newest_generation
+from airflow_ett.launch.root import Root
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +21,32 @@ class OpenJob:
     """A job ready to be claimed: its log, its checkpoints, and what a former generation left it.
 
     ``former`` is an app of the former generation that must be over before this one begins; what it
-    leaves is known only then, by opening the job again.
+    leaves is known only then, by opening the job again. ``checkpoints`` is empty where nobody
+    knows. ``token`` makes the secret by which its trainers reach a log that they do not see.
     """
 
     log: JobLog
     checkpoints: str
     inherit: Mapping[str, Any] | None
     former: Former | None = None
+    token: Callable[[], str] | None = None
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest committed checkpoint, None where none is known.
+
+        Raises :class:`JobLogError` where that cannot be told: nothing may be submitted then.
+        """
+        try:
+            return newest_committed(self.checkpoints) if self.checkpoints else None
+        except OSError as error:
+            raise JobLogError(
+                f"The checkpoints of job {self.log.key} cannot be looked at: {error}. Check that "
+                f"this process sees {self.checkpoints}."
+            ) from error
 
 
 def open_job(
-    run_root: Path,
+    root: Root,
     key: JobKey,
     *,
     checkpoint_root: str,
@@ -48,33 +62,49 @@ def open_job(
     deleted and made again, and the success is another run's.
 
     ``key.generation`` is ignored. ``checkpoint_root`` may be empty: then checkpoints live in the
-    run directory. After a failure or a cancel the next generation inherits the newest committed
-    checkpoint and the high-water mark; after success it starts from scratch.
+    run directory, if it is one. After a failure or a cancel the next generation inherits the newest
+    committed checkpoint and the high-water mark; after success it starts from scratch.
 
-    Raises :class:`ConfigurationError` when the run root cannot be written, :class:`JobLogError`
-    when it cannot be read.
+    Raises :class:`ConfigurationError` when a folder cannot be written, :class:`JobLogError` when
+    the root cannot be read.
     """
-    try:
-        (run_root / key.base).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError("[ett] run_root", f"cannot be written: {error}") from error
-    key = replace(key, generation=max(1, newest_generation(run_root, key)))
-    log = RunDirLog(RunDir(run_root / key.path), key)
-    history = fold(log.launcher_events())
-    checkpoints = _checkpoint_folder(checkpoint_root, log)
+    if root.folder is not None:
+        try:
+            (root.folder / key.base).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(root.option, f"cannot be written: {error}") from error
+    job, history = _look(root, key, max(1, root.newest_generation(key)), checkpoint_root)
+    number = job.log.key.generation
+    if history.opened is None and number > 1:  # its launcher ended before its first word
+        return _following(job, *_look(root, key, number - 1, checkpoint_root))
     succeeded = history.ended is JobState.SUCCEEDED
     anew = cleared(history, try_number=try_number, max_tries=max_tries) and not history.unheard
     unheard = succeeded and begun and not anew
     if history.ended is None or (unheard and try_number > history.try_number):
-        return OpenJob(log, checkpoints, (history.opened or {}).get("inherit"))
-    following = replace(key, generation=key.generation + 1)
-    new_log = RunDirLog(RunDir(run_root / following.path), following)
-    return OpenJob(
-        new_log,
-        _checkpoint_folder(checkpoint_root, new_log),
-        _inheritance(history, log, checkpoints),
-        _former(history),
-    )
+        return job
+    return _following(_open(root, key, number + 1, checkpoint_root), job, history)
+
+
+def _open(root: Root, key: JobKey, generation: int, checkpoint_root: str) -> OpenJob:
+    log = root.log(replace(key, generation=generation))
+    checkpoints = f"{log.place}/checkpoints" if root.folder is not None else ""
+    if checkpoint_root:
+        checkpoints = f"{checkpoint_root.rstrip('/')}/{log.key.path}"
+    return OpenJob(log, checkpoints, None)
+
+
+def _look(
+    root: Root, key: JobKey, generation: int, checkpoint_root: str
+) -> tuple[OpenJob, History]:
+    """Return a generation's job and what has happened to it."""
+    job = _open(root, key, generation, checkpoint_root)
+    history = fold(job.log.launcher_events())
+    return replace(job, inherit=(history.opened or {}).get("inherit")), history
+
+
+def _following(job: OpenJob, before: OpenJob, history: History) -> OpenJob:
+    """Return a job with what it inherits from the generation before it."""
+    return replace(job, inherit=_inheritance(history, before), former=_former(history))
 
 
 def _former(history: History) -> Former | None:
@@ -84,18 +114,11 @@ def _former(history: History) -> Former | None:
     return Former(last.app, last.handle, str((history.opened or {}).get("scheduler")))
 
 
-def _checkpoint_folder(root: str, log: RunDirLog) -> str:
-    if not root:
-        return str(log.run_dir.checkpoints)
-    return f"{root.rstrip('/')}/{log.key.path}"
-
-
-def _inheritance(history: History, log: JobLog, checkpoints: str) -> dict[str, Any] | None:
+def _inheritance(history: History, job: OpenJob) -> dict[str, Any] | None:
     if history.ended is JobState.SUCCEEDED:
         return None
     former: Mapping[str, Any] = (history.opened or {}).get("inherit") or {}
-    newest = newest_committed(checkpoints)
-    cursor = log.cursor()
+    newest, cursor = job.newest(), job.log.cursor()
     return {
         "checkpoint": newest.uri if newest else former.get("checkpoint"),
         "hwm": max(cursor.hwm if cursor else 0, int(former.get("hwm") or 0)),

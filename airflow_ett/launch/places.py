@@ -53,6 +53,6 @@ class PlaceFinder:
 
     def _newest(self) -> str | None:
         with contextlib.suppress(OSError):
-            committed = list_checkpoints(self._checkpoints)
+            committed = list_checkpoints(self._checkpoints) if self._checkpoints else []
             return committed[-1].uri if committed else None
         return None

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_ett.config import JOB_VARIABLE
+from airflow_ett.config import JOB_VARIABLE, TOKEN_VARIABLE
 from airflow_ett.errors import Fenced, LaunchError
 from airflow_ett.events import Cause, JobContext, Layer
 from airflow_ett.launch.aftermath import committed_cursor
@@ -58,7 +58,7 @@ class Submitter:
         """Make the next submission. Raises :class:`LaunchError` when the scheduler refuses."""
         ledger, last = self._ledger, self._ledger.history.last
         number = last.number + 1 if last else 1
-        cursor = committed_cursor(ledger.log, self._job.checkpoints, last)
+        cursor = committed_cursor(self._job, last)
         prepared = self._prepare(number, cursor)
         submission = Submission(
             number=number,
@@ -110,10 +110,13 @@ class Submitter:
             resource=request.resource,
             avoid=self._ledger.history.lost_hosts(),
         )
+        key, place = self._ledger.log.key, self._ledger.log.place
+        shared = "://" not in place
         context = JobContext(
-            key=self._ledger.log.key,
+            key=key,
             submission=submission,
-            run_dir=self._ledger.log.place,
+            run_dir=place if shared else key.path.as_posix(),
+            log="" if shared else place,
             checkpoints=self._job.checkpoints,
             epoch=self._ledger.claim.epoch,
             resume=request.resume,
@@ -124,7 +127,8 @@ class Submitter:
             resume_cursor=resume_cursor,
             failures_per_hour=request.failures_per_hour,
         )
-        prepared.tell({JOB_VARIABLE: context.encode()})
+        secret = {TOKEN_VARIABLE: self._job.token()} if self._job.token else {}
+        prepared.tell({JOB_VARIABLE: context.encode(), **secret})
         return prepared
 
     def _hand_over(self, submission: Submission, prepared: Prepared) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryPolicy
@@ -38,6 +37,7 @@ from airflow_ett.hooks.ingest import BestEffortIngest
 from airflow_ett.hooks.job import end_job
 from airflow_ett.hooks.masking import redact
 from airflow_ett.launch.opening import open_job
+from airflow_ett.launch.root import Root
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
@@ -84,7 +84,7 @@ class Ending:
             settings = config.load()
             key = job_key(settings.deployment, context)
             tries: dict[str, Any] = {"try_number": ti.try_number, "max_tries": ti.max_tries}
-            job = open_job(settings.run_root, key, checkpoint_root="", **tries)
+            job = open_job(Root.of(settings), key, checkpoint_root="", **tries)
             done = end_job(
                 job,
                 **tries,
@@ -104,7 +104,7 @@ class Ending:
         else:
             if done is not None:
                 self.log.info("No try follows; job %s: %s", job.log.key, done)
-                BestEffortIngest(Path(job.log.place))(now=True)
+                BestEffortIngest(job.log.place)(now=True)
 
 
 def job_key(deployment: str, context: Context) -> JobKey:

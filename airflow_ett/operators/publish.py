@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_ett import config
 from airflow_ett.errors import ConfigurationError, PublishError
-from airflow_ett.events import Kind, LogWriter, RunDir
+from airflow_ett.events import Event, Kind, slug
 from airflow_ett.hooks.ingest import BestEffortIngest
+from airflow_ett.launch.root import Root
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
@@ -72,7 +73,7 @@ class ModelPublishOperator(BaseOperator):
             raise ConfigurationError("checkpoint", f"names no checkpoint: {self.checkpoint!r}")
         published = {"checkpoint": str(checkpoint), **self._run(str(checkpoint))}
         if source.get("run_dir"):
-            self._record(Path(source["run_dir"]), str(source["job"]), published, context)
+            self._record(str(source["run_dir"]), str(source["job"]), published, context)
         return {name: published[name] for name in ("version", "uri", "digest")}
 
     def _run(self, checkpoint: str) -> dict[str, Any]:
@@ -101,23 +102,12 @@ class ModelPublishOperator(BaseOperator):
         published: dict[str, Any] = json.loads(result)
         return published
 
-    def _record(
-        self, run_dir: Path, job: str, published: Mapping[str, Any], context: Context
-    ) -> None:
+    def _record(self, place: str, job: str, published: Mapping[str, Any], context: Context) -> None:
         """Tell the training's log, so that the report shows what became of it."""
         ti = context["ti"]
-        name = f"publish-{ti.task_id}-{ti.try_number}-{os.getpid()}"
-        writer = LogWriter(RunDir(run_dir).launcher / f"{name}.jsonl", job=job, writer=name)
-        writer.append(
-            Kind.PUBLISHED,
-            {
-                "version": published["version"],
-                "uri": published["uri"],
-                "digest": published["digest"],
-                "checkpoint": published["checkpoint"],
-                "begin": published["begin_ns"],
-                "end": published["end_ns"],
-            },
-        )
-        writer.close()
-        BestEffortIngest(run_dir)(now=True)
+        name = f"publish-{slug(ti.task_id)}-{ti.try_number}-{time.time_ns()}"
+        told = {key: published[key] for key in ("version", "uri", "digest", "checkpoint")}
+        told |= {"begin": published["begin_ns"], "end": published["end_ns"]}
+        event = Event(job, name, 0, time.time_ns(), Kind.PUBLISHED, data=told)
+        Root.of(config.load()).open(place).append(f"launcher/{name}.jsonl", [event])
+        BestEffortIngest(place)(now=True)

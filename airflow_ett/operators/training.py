@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -26,7 +25,7 @@ from airflow_ett.errors import (
 from airflow_ett.events import Cause, JobKey
 from airflow_ett.hooks.ingest import BestEffortIngest, failures_per_hour
 from airflow_ett.hooks.job import JobHold, check_checkpoints, try_began_ns
-from airflow_ett.hooks.masking import redact
+from airflow_ett.hooks.masking import redact, without_tokens
 from airflow_ett.hooks.memory import JobMemory
 from airflow_ett.hooks.torchx import DEFAULT_SCHEDULER, TorchXHook
 from airflow_ett.launch.aftermath import Outcome
@@ -36,6 +35,7 @@ from airflow_ett.launch.limits import UNKNOWN_GRACE_S, Limits
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.preparation import validate_static
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.watcher import Watcher
 from airflow_ett.links import LINKS, LinkBoard
 from airflow_ett.operators.ending import Ending, job_key
@@ -222,11 +222,11 @@ class TorchXTrainingOperator(BaseOperator):
         until = time.monotonic() + seconds("unknown_grace", self.unknown_grace)
         while True:
             try:
-                begun = memory.check(key, settings.run_root)
+                begun = memory.check(key, Root.of(settings))
                 hold = self._hold(context, again=again, begun=begun)
                 watcher = hold.take("again" if again else "task", self.poll_interval)
                 ending.epoch, again = watcher.epoch, True
-                memory.keep(hold.run_dir)
+                memory.keep(hold.run_dir, hold.key["generation"])
                 action = watcher.begin()
             except LaunchError as error:
                 raise TrainingFailed(redact(str(error)), cause=Cause.LAUNCH) from error
@@ -237,16 +237,14 @@ class TorchXTrainingOperator(BaseOperator):
                     raise
                 self.log.warning("%s Trying again.", error)
             else:
-                self.log.info(
-                    "Training %s: %s, run directory %s", watcher.handle, action, hold.run_dir
-                )
+                self.log.info("Training %s: %s, log in %s", watcher.handle, action, hold.run_dir)
                 return hold, watcher
             self._pause(_LOG_PAUSE_S)
             if self._killed:
                 stop(self.log, asdict(key), None)
 
     def _watch(self, hold: JobHold, watcher: Watcher, links: LinkBoard) -> Outcome:
-        ingest = BestEffortIngest(Path(hold.run_dir))
+        ingest = BestEffortIngest(hold.run_dir)
         while True:
             self._pause(watcher.pause_s)
             if self._killed:
@@ -265,7 +263,7 @@ class TorchXTrainingOperator(BaseOperator):
         try:
             outcome = watcher.poll()
             for line in watcher.read_log().splitlines():
-                self.log.info("[rank 0] %s", line)
+                self.log.info("[rank 0] %s", without_tokens(line))
         except Fenced:
             raise
         except LaunchError as error:
@@ -289,7 +287,7 @@ class TorchXTrainingOperator(BaseOperator):
                 cursor=outcome.cursor,
                 repeated=outcome.repeated,
             )
-        BestEffortIngest(Path(run_dir))(now=True)
+        BestEffortIngest(run_dir)(now=True)
         return {
             "job": outcome.job,
             "handle": outcome.handle,
@@ -305,9 +303,9 @@ class TorchXTrainingOperator(BaseOperator):
         key = job_key(hook.settings.deployment, context)
         opened = partial(
             open_job,
-            hook.settings.run_root,
+            Root.of(hook.settings),
             key,
-            checkpoint_root=text(self.checkpoint_uri) or hook.checkpoint_root,
+            checkpoint_root=hook.checkpoints_below(text(self.checkpoint_uri)),
             try_number=ti.try_number,
             max_tries=ti.max_tries,
             begun=begun,

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -27,7 +26,7 @@ from airflow_ett.events import Cause, JobState
 from airflow_ett.hooks.ingest import BestEffortIngest
 from airflow_ett.hooks.job import JobHold
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
-from airflow_ett.hooks.masking import redact
+from airflow_ett.hooks.masking import redact, without_tokens
 from airflow_ett.launch.aftermath import Outcome
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.watcher import Watcher
@@ -76,7 +75,7 @@ class TrainingTrigger(BaseTrigger):
         self._turn: Future[Outcome | None] | None = None
         self._left = False
         self._deadline_ns = _deadline_ns(hold)
-        self._ingest = BestEffortIngest(Path(hold["run_dir"]))
+        self._ingest = BestEffortIngest(hold["run_dir"])
         self._links = LinkBoard(hold["key"])
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -237,7 +236,7 @@ class TrainingTrigger(BaseTrigger):
             if self._left:  # a kill may be waiting for its turn
                 return outcome
             for line in watcher.read_log().splitlines():
-                self.log.info("[rank 0] %s", line)
+                self.log.info("[rank 0] %s", without_tokens(line))
             self._links(watcher.places, now=outcome is not None)
             if outcome is None:
                 self._ingest()

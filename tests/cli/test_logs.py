@@ -3,14 +3,17 @@
 import io
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_ett import config
 from airflow_ett.cli import main
-from airflow_ett.events import CursorFile, RunDir
+from airflow_ett.events import CursorFile, RunDir, read_log
+from airflow_ett.launch.root import Root
+from airflow_ett.store import upgrade
 
 WriteJob = Callable[..., RunDir]
 Lines = Callable[[RunDir], list[bytes]]
@@ -173,6 +176,52 @@ def test_the_interval_still_open_counts(tmp_path: Path, write_job: WriteJob, sho
     cursor.close()
     (after,) = show("metric", run.path)
     assert after["effective_ns"] == before["effective_ns"] + 2 * S
+
+
+@pytest.fixture(params=["in memory", "at the API"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], str]]:
+    """Return the address of a job that has no run directory."""
+    if request.param == "in memory":
+        from fsspec.implementations.memory import MemoryFileSystem
+
+        yield lambda job: f"memory://runs/{job}"
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.pseudo_dirs[:] = [""]
+        return
+    pytest.importorskip("fastapi")
+    from tests.api.server import SECRET, serving
+
+    url = f"sqlite:///{tmp_path}/ett.db"
+    upgrade(url)
+    with serving(url) as api:
+        monkeypatch.setenv("AIRFLOW__ETT__API_URL", api.url)
+        monkeypatch.setenv("AIRFLOW__ETT__API_SECRET", SECRET)
+        yield api.place
+
+
+def test_a_job_elsewhere_reads_as_its_run_directory(
+    tmp_path: Path, write_job: WriteJob, show: Any, place: Callable[[str], str], capsys: Output
+) -> None:
+    run = live(tmp_path, write_job, ago=0)
+    cursor = CursorFile(run.cursor)
+    (before,) = show("metric", run.path)
+    begin = before["begin_ns"] + 90 * S
+    cursor.write(2, 0, 0, 0, 102, 99, 2400, 2000, begin, begin + 2 * S, 2000, 10, 2 * S, 0, 0, 0)
+    cursor.close()
+    storage = Root.of(config.load()).open(place(before["job"]))
+    assert main(["metric", storage.place]) == 1
+    assert "LOG: no event is at" in capsys.readouterr().err
+    for log in run.logs():
+        storage.append(f"{log.parent.name}/{log.name}", read_log(log).events)
+    storage.write("cursor", run.cursor.read_bytes())
+    storage.write("nodes/heartbeat-2.0-n0", b"")
+    (here,), (there,) = show("metric", run.path), show("metric", storage.place)
+    assert here["effective_ns"] == before["effective_ns"] + 2 * S
+    assert abs(there["wall_ns"] - here["wall_ns"]) < 20 * S
+    for name in ("job", "state", "effective_ns", "nof", "hwm"):
+        assert there.get(name) == here.get(name), name
 
 
 def test_planned_maintenance_leaves_every_clock(run: RunDir, show: Any) -> None:

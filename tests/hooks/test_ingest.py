@@ -33,7 +33,7 @@ def test_a_job_is_in_the_store_afterwards(
 ) -> None:
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
     upgrade(url)
-    BestEffortIngest(run_dir)()
+    BestEffortIngest(str(run_dir))()
     with contextlib.closing(open_store(url)) as store:
         (job,) = queries.jobs(store)
     assert job.result["state"] == "succeeded"
@@ -45,7 +45,7 @@ def test_the_past_of_a_dag_is_asked_for_and_can_be_missed(
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
     assert failures_per_hour(config.load(), "ranker") is None
     upgrade(url)
-    BestEffortIngest(run_dir)()
+    BestEffortIngest(str(run_dir))()
     monkeypatch.setattr("time.time_ns", lambda: 1_790_000_000 * 10**9)
     assert failures_per_hour(config.load(), "ranker") == pytest.approx(2 / 24, rel=0.01)
     assert failures_per_hour(config.load(), "another") == 1 / 24
@@ -62,7 +62,7 @@ def test_a_store_that_is_away_is_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run_dir: Path, url: str
 ) -> None:
     use_store(monkeypatch, url)
-    ingest = BestEffortIngest(run_dir)
+    ingest = BestEffortIngest(str(run_dir))
     with caplog.at_level(logging.WARNING):
         ingest(now=True)
         ingest(now=True)
@@ -79,7 +79,7 @@ def test_a_fault_of_ours_does_not_end_the_watch(
 ) -> None:
     upgrade(use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db"))
     monkeypatch.setattr("airflow_ett.store.ingest_run_dir", lambda *_: {}["submission"])
-    BestEffortIngest(run_dir)(now=True)
+    BestEffortIngest(str(run_dir))(now=True)
     assert "Training is not affected" in caplog.text
 
 
@@ -87,7 +87,7 @@ def test_what_a_store_missed_is_caught_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
 ) -> None:
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/late.db")
-    ingest = BestEffortIngest(run_dir)
+    ingest = BestEffortIngest(str(run_dir))
     ingest(now=True)
     upgrade(url)
     ingest(now=True)
@@ -99,7 +99,7 @@ def test_it_is_not_due_at_every_poll(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
 ) -> None:
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
-    ingest = BestEffortIngest(run_dir, every_s=3600)
+    ingest = BestEffortIngest(str(run_dir), every_s=3600)
     ingest()
     upgrade(url)
     ingest()
@@ -113,7 +113,7 @@ def test_the_next_poll_reads_only_what_is_new(
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
     upgrade(url)
     run_dir = write_job(tmp_path / "runs", ended=False).path
-    ingest = BestEffortIngest(run_dir)
+    ingest = BestEffortIngest(str(run_dir))
     ingest(now=True)
     monkeypatch.setattr("airflow_ett.store.batch.load_events", lambda *_: pytest.fail("read all"))
     write_job(tmp_path / "runs")
@@ -128,7 +128,7 @@ def test_jobs_are_measured_with_the_configured_components(
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
     monkeypatch.setenv("AIRFLOW__ETT__PHASE_COMPONENTS", "replay=shutdown")
     upgrade(url)
-    BestEffortIngest(run_dir)(now=True)
+    BestEffortIngest(str(run_dir))(now=True)
     with contextlib.closing(open_store(url)) as store:
         (job,) = queries.jobs(store)
         timings = queries.phases(store, job.job)
@@ -152,7 +152,7 @@ def test_s13_hundreds_of_watchers_share_one_store_and_each_keeps_its_own_fold(
         write_job(tmp_path / "runs", ended=False, run_id=f"run-{number}").path
         for number in range(20)
     ]
-    ingests = [BestEffortIngest(run) for run in runs]
+    ingests = [BestEffortIngest(str(run)) for run in runs]
     for ingest in ingests:
         ingest(now=True)
     monkeypatch.setattr("airflow_ett.store.batch.load_events", lambda *_: pytest.fail("read all"))
@@ -168,7 +168,7 @@ def test_s13_a_store_in_use_is_left_for_the_next_look(
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
     upgrade(url)
     monkeypatch.setattr("airflow_ett.hooks.ingest._TURN_S", 0.05)
-    ingest = BestEffortIngest(run_dir, every_s=3600)
+    ingest = BestEffortIngest(str(run_dir), every_s=3600)
     with ThreadPoolExecutor(1) as threads, module._turn:
         threads.submit(ingest).result(10)
     with contextlib.closing(open_store(url)) as store:

@@ -14,6 +14,7 @@ from airflow_ett.hooks.job import JobHold, end_job, try_began_ns
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import OpenJob, open_job
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.root import Root
 
 KEY = JobKey("default", "dag", "run", "train")
 FIRST = {"try_number": 1, "max_tries": 3}
@@ -21,7 +22,7 @@ LIMITS = Limits(deadline_ns=9, start_timeout_s=30, unknown_grace_s=20)
 
 
 def opened(root: Path) -> OpenJob:
-    return open_job(root, KEY, checkpoint_root="", try_number=1, max_tries=0)
+    return open_job(Root(str(root)), KEY, checkpoint_root="", try_number=1, max_tries=0)
 
 
 def test_a_hold_survives_json_with_its_limits(tmp_path: Path) -> None:

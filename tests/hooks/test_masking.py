@@ -11,13 +11,16 @@ from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 from airflow.sdk.log import mask_secret
 
 from airflow_ett.events import AttemptId, JobKey, Kind, Layer, RunDir
-from airflow_ett.hooks.masking import redactor
+from airflow_ett.hooks.masking import redact, redactor
 from airflow_ett.launch.aftermath import conclude, examine
 from airflow_ett.launch.history import Submission
 from airflow_ett.launch.ledger import Ledger
 from airflow_ett.launch.opening import open_job
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.status import ReplicaStatus, SchedulerStatus
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
+from airflow_ett.storage.tokens import Role, issue
 
 KEY = JobKey("default", "dag", "run", "train")
 ENV = {"HF_TOKEN": "hunter2hunter2", "MODE": "eager-mode", "EMPTY_TOKEN": ""}
@@ -40,9 +43,15 @@ def test_what_airflow_masks_and_what_the_trainer_was_given_is_secret() -> None:
     assert redact(evidence) == {**evidence, "text": masked, "error": {"lines": [masked]}}
 
 
+def test_a_token_for_the_api_is_secret_whoever_made_it() -> None:
+    token = issue("s" * 32, KEY.id, Role.TRAINER, 60)
+    assert redact(f"401 for Bearer {token}, try again") == "401 for Bearer ***, try again"
+    assert redact({"lines": [f"ETT_TOKEN={token}"], "n": 1}) == {"lines": ["ETT_TOKEN=***"], "n": 1}
+
+
 def test_evidence_is_masked_before_it_is_stored(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "job")
-    log = RunDirLog(run_dir, KEY, redact=redactor(ENV))
+    log = StorageLog(FolderStorage(run_dir.path), KEY, redact=redactor(ENV))
     log.claim(try_number=1, max_tries=1, mode="task")
     written = log.append(
         Kind.ATTEMPT_ENDED,
@@ -62,8 +71,8 @@ def test_evidence_is_masked_before_it_is_stored(tmp_path: Path) -> None:
 
 def test_what_must_be_found_again_is_stored_as_it_is(tmp_path: Path) -> None:
     """An app's name with ``***`` in it would be another app's."""
-    log = RunDirLog(
-        RunDir(tmp_path / "job"),
+    log = StorageLog(
+        FolderStorage(tmp_path / "job"),
         KEY,
         redact=redactor({"A_SECRET": "ett-dag-train"}),
     )
@@ -84,8 +93,8 @@ def test_no_secret_is_in_the_trainers_last_words(tmp_path: Path) -> None:
         def last_lines(self, handle: str, replica: int, count: int) -> list[str]:
             return ["Traceback", WORDS]
 
-    job = open_job(tmp_path, KEY, checkpoint_root="", try_number=1, max_tries=1)
-    log = RunDirLog(RunDir(tmp_path / KEY.path), KEY, redact=redactor(ENV))
+    job = open_job(Root(str(tmp_path)), KEY, checkpoint_root="", try_number=1, max_tries=1)
+    log = StorageLog(FolderStorage(tmp_path / KEY.path), KEY, redact=redactor(ENV))
     ledger = Ledger(log, log.claim(try_number=1, max_tries=1, mode="task"))
     asked = Submission(1, "app", "digest", Layer.FIRST, 1, 0)
     ledger.handed_over(ledger.intended(asked), "x://s/app")
@@ -96,5 +105,5 @@ def test_no_secret_is_in_the_trainers_last_words(tmp_path: Path) -> None:
     ledger.attempt_ended(submission, end.verdict, end.attempt, end.cursor)
     outcome = conclude(replace(job, log=log), ledger.history, submission)
     assert "401 for ***" in outcome.message
-    written = [path.read_text() for path in log.run_dir.logs()]
+    written = [path.read_text() for path in RunDir(Path(log.place)).logs()]
     assert not any("hunter2" in text for text in (outcome.message, *written))

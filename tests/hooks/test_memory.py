@@ -11,9 +11,11 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from airflow_ett.errors import JobLogError
-from airflow_ett.events import JobKey, RunDir
+from airflow_ett.events import JobKey
 from airflow_ett.hooks.memory import JobMemory
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 
 KEY = JobKey("default", "dag", "run", "train")
 OTHER = Path("/nowhere")
@@ -49,16 +51,16 @@ def memory(store: Store | None, max_tries: int = 2) -> JobMemory:
 def begun(tmp_path: Path) -> tuple[Store, Path]:
     """A store that remembers the job, and its run directory."""
     store, run_dir = Store(), tmp_path / KEY.path
-    RunDirLog(RunDir(run_dir), KEY).claim(try_number=1, max_tries=2, mode="task")
-    memory(store).keep(str(run_dir))
+    StorageLog(FolderStorage(run_dir), KEY).claim(try_number=1, max_tries=2, mode="task")
+    memory(store).keep(str(run_dir), 1)
     return store, run_dir
 
 
 def test_a_log_that_is_there_is_no_matter(begun: tuple[Store, Path], tmp_path: Path) -> None:
-    assert memory(begun[0]).check(KEY, tmp_path) is True
+    assert memory(begun[0]).check(KEY, Root(str(tmp_path))) is True
     alias = tmp_path.with_name("alias")
     alias.symlink_to(tmp_path)
-    assert memory(begun[0]).check(KEY, alias) is True
+    assert memory(begun[0]).check(KEY, Root(str(alias))) is True
 
 
 @pytest.mark.parametrize("moved", ["run_root", "deployment"])
@@ -69,10 +71,10 @@ def test_r01_a_changed_place_is_named(
     key = replace(KEY, deployment="production") if moved == "deployment" else KEY
     root = OTHER if moved == "run_root" else tmp_path
     with pytest.raises(JobLogError) as caught:
-        memory(store).check(key, root)
+        memory(store).check(key, Root(str(root)))
     assert str(run_dir) in str(caught.value)
     assert str(root / key.base) in str(caught.value)
-    assert memory(store, max_tries=4).check(key, root) is True
+    assert memory(store, max_tries=4).check(key, Root(str(root))) is True
 
 
 def test_r01_a_mount_that_is_away_is_named_and_nothing_is_made(
@@ -83,8 +85,10 @@ def test_r01_a_mount_that_is_away_is_named_and_nothing_is_made(
     mount = run_dir.parent
     mount.rename(mount.with_name("elsewhere"))
     mount.mkdir()
-    with pytest.raises(JobLogError, match=r"run_root mounted.*Nothing was submitted") as caught:
-        memory(store).check(KEY, tmp_path)
+    with pytest.raises(
+        JobLogError, match=r"run_root: is it mounted.*Nothing was submitted"
+    ) as caught:
+        memory(store).check(KEY, Root(str(tmp_path)))
     assert str(run_dir) in str(caught.value)
     assert list(mount.iterdir()) == []
 
@@ -92,14 +96,14 @@ def test_r01_a_mount_that_is_away_is_named_and_nothing_is_made(
 def test_a_cleared_task_may_begin_anew(begun: tuple[Store, Path], tmp_path: Path) -> None:
     store, run_dir = begun
     run_dir.rename(run_dir.with_name("removed"))
-    assert memory(store, max_tries=4).check(KEY, tmp_path) is True
+    assert memory(store, max_tries=4).check(KEY, Root(str(tmp_path))) is True
 
 
 def test_without_a_memory_nothing_is_in_the_way(begun: tuple[Store, Path]) -> None:
-    assert memory(Store()).check(KEY, OTHER) is False
-    assert memory(None).check(KEY, OTHER) is True
-    memory(None).keep("/runs/g1")
+    assert memory(Store()).check(KEY, Root(str(OTHER))) is False
+    assert memory(None).check(KEY, Root(str(OTHER))) is True
+    memory(None).keep("/runs/g1", 1)
     store, _ = begun
     store.away = True
-    assert memory(store).check(KEY, OTHER) is True
-    memory(store).keep("/runs/g1")
+    assert memory(store).check(KEY, Root(str(OTHER))) is True
+    memory(store).keep("/runs/g1", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,13 @@ from airflow_ett.hooks.notes import AIRFLOW, USER, Note, write_note
 from airflow_ett.launch.gateway import Prepared
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.status import SchedulerStatus
+from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.launch.watcher import Watcher
+from airflow_ett.storage import FolderStorage
+from airflow_ett.store import upgrade
+from tests.api.server import SECRET, serving
 
 KEY = JobKey("default", "ranker", "run-1", "train")
 MARKED = Note("failed", USER, 2)
@@ -115,7 +119,7 @@ class Cluster:
         return reaper.reap(self.settings, ask=self.ask, gateway=lambda: way, sleep=self.sleep)
 
     def watch(self) -> Watcher:
-        job = open_job(self.settings.run_root, KEY, checkpoint_root="", try_number=2, max_tries=2)
+        job = open_job(Root.of(self.settings), KEY, checkpoint_root="", try_number=2, max_tries=2)
         claim = job.log.claim(try_number=2, max_tries=2, mode="trigger")
         gateway: Any = self
         watcher = Watcher(job, claim, Request("train", [], "fake"), gateway)
@@ -123,7 +127,7 @@ class Cluster:
         return watcher
 
     def events(self, kind: str) -> list[Any]:
-        log = RunDirLog(RunDir(self.settings.run_root / KEY.path), KEY)
+        log = Root.of(self.settings).log(KEY)
         return [event for event in log.launcher_events() if event.kind == kind]
 
     # what a gateway does
@@ -163,6 +167,28 @@ def cluster(tmp_path: Path) -> Cluster:
     return cluster
 
 
+@pytest.fixture(params=["in memory", "at the API"])
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """The same, where its log is in an object store or at the API."""
+    options = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__ETT__REAPER": "cancel"}
+    if request.param == "in memory":
+        from fsspec.implementations.memory import MemoryFileSystem
+
+        cluster = Cluster(config.load(options | {"AIRFLOW__ETT__RUN_ROOT": "memory://runs"}))
+        cluster.watch()
+        yield cluster
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.pseudo_dirs[:] = [""]
+        return
+    url = f"sqlite:///{tmp_path}/ett.db"
+    upgrade(url)
+    with serving(url) as api:
+        options["AIRFLOW__ETT__API_URL"], options["AIRFLOW__ETT__API_SECRET"] = api.url, SECRET
+        cluster = Cluster(config.load(options | {"AIRFLOW__ETT__SQL_ALCHEMY_CONN": url}))
+        cluster.watch()
+        yield cluster
+
+
 def test_by_default_it_only_reports(cluster: Cluster) -> None:
     cluster.state = "failed"
     cluster.settings = replace(cluster.settings, reaper="report")
@@ -176,7 +202,7 @@ def test_by_default_it_only_reports(cluster: Cluster) -> None:
 
 def test_an_orphan_is_cancelled_once_and_its_job_closed(cluster: Cluster) -> None:
     cluster.state = "failed"
-    write_note(cluster.settings.run_root, KEY, MARKED)
+    write_note(Root.of(cluster.settings), KEY, MARKED)
     (line,) = cluster.reap()
     assert line.endswith("task is failed: closed as cancelled, cause user_cancelled")
     assert len(cluster.cancelled) == 1
@@ -187,9 +213,22 @@ def test_an_orphan_is_cancelled_once_and_its_job_closed(cluster: Cluster) -> Non
     assert (len(cluster.cancelled), cluster.submitted) == (1, 1)
 
 
+def test_an_orphan_is_found_and_cancelled_wherever_its_log_lies(elsewhere: Cluster) -> None:
+    elsewhere.state = "running"
+    assert elsewhere.reap() == []
+    elsewhere.state = "failed"
+    assert write_note(Root.of(elsewhere.settings), KEY, MARKED)
+    (line,) = elsewhere.reap()
+    assert line.endswith("task is failed: closed as cancelled, cause user_cancelled")
+    assert len(elsewhere.cancelled) == 1
+    assert elsewhere.reap() == []
+    other = replace(elsewhere.settings, deployment="staging")
+    assert reaper.reap(other, ask=elsewhere.ask, sleep=elsewhere.sleep) == []
+
+
 def test_a_training_that_airflow_lost_fails_by_infrastructure(cluster: Cluster) -> None:
     cluster.state = "failed"
-    write_note(cluster.settings.run_root, KEY, LOST)
+    write_note(Root.of(cluster.settings), KEY, LOST)
     cluster.reap()
     (end,) = cluster.events("job_ended")
     assert (end.data["state"], end.data["cause"]) == ("failed", "infrastructure")
@@ -293,7 +332,7 @@ def test_an_odd_run_directory_does_not_hide_the_others(
     cluster: Cluster, write_job: Callable[..., RunDir], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = write_job(cluster.settings.run_root, dag_id="a", ended=False)
-    log = RunDirLog(odd, replace(KEY, dag_id="a"))
+    log = StorageLog(FolderStorage(odd.path), replace(KEY, dag_id="a"))
     log.claim(try_number=1, max_tries=0, mode="task")
     log.append("job_ended", {"state": "a state of a later version"})
     cluster.state = "failed"

@@ -16,6 +16,8 @@ from airflow_ett.errors import ConfigurationError, LaunchError
 from airflow_ett.hooks.torchx import TorchXHook
 from airflow_ett.launch.gateway import Gateway
 from airflow_ett.provider import get_provider_info
+from airflow_ett.store import upgrade
+from tests.api.server import SECRET, serving
 
 Connect = Callable[..., None]
 
@@ -83,7 +85,7 @@ def test_the_button_approves_and_submits_nothing(connect: Connect, tmp_path: Pat
     connect(cfg={"grace_s": 5}, checkpoint_root=str(tmp_path / "checkpoints"))
     ok, text = TorchXHook("gpu").test_connection()
     assert text == (
-        "local_detached answers and knows these options; run directories go to "
+        "local_detached answers and knows these options; job logs go to "
         f"{tmp_path}/runs, checkpoints to {tmp_path}/checkpoints (tested on {socket.gethostname()})"
     )
     assert ok
@@ -166,3 +168,25 @@ def test_an_airflow_that_trains_on_a_cluster_must_have_a_name(
     with pytest.raises(ConfigurationError, match="name this Airflow") as caught:
         hook.check_deployment(scheduler)
     assert caught.value.parameter == "[ett] deployment"
+
+
+def test_the_button_asks_the_api_for_a_log(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(checkpoint_root=str(tmp_path / "checkpoints"))
+    url = f"sqlite:///{tmp_path}/ett.db"
+    upgrade(url)
+    monkeypatch.setattr("airflow_ett.launch.root._PATIENCE_S", 0.1)
+    monkeypatch.setenv("AIRFLOW__ETT__API_SECRET", SECRET)
+    with serving(url) as api:
+        monkeypatch.setenv("AIRFLOW__ETT__API_URL", api.url)
+        ok, text = TorchXHook("gpu").test_connection()
+        assert f"job logs go to {api.base}, checkpoints to {tmp_path}/checkpoints" in text
+        assert ok
+        monkeypatch.setenv("AIRFLOW__ETT__API_SECRET", "another-secret-of-32-characters-or-so")
+        ok, text = TorchXHook("gpu").test_connection()
+        assert "[ett] api_secret" in text
+        assert not ok
+    ok, text = TorchXHook("gpu").test_connection()
+    assert "Check [ett] api_url" in text
+    assert not ok

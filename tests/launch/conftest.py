@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,15 @@ import pytest
 
 from airflow_ett.config import JOB_VARIABLE
 from airflow_ett.errors import LaunchError
-from airflow_ett.events import AttemptId, Event, JobContext, JobKey, JobState, LogWriter, RunDir
+from airflow_ett.events import AttemptId, Event, JobContext, JobKey, JobState, RunDir
 from airflow_ett.launch.opening import OpenJob, open_job
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.watcher import Watcher
+from airflow_ett.storage import Storage
+from airflow_ett.store import upgrade
+from tests.s3 import new_bucket
 
 KEY = JobKey("default", "dag", "run", "train")
 
@@ -42,6 +48,7 @@ class FakeGateway:
     submitted: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     contexts: list[JobContext] = field(default_factory=list)
+    environments: list[dict[str, str]] = field(default_factory=list)
     refuse: bool = False
     lose_answer: bool = False
 
@@ -56,6 +63,7 @@ class FakeGateway:
             raise LaunchError("the queue is closed")
         self.submitted.append(name)
         self.contexts.append(JobContext.decode(prepared.env[JOB_VARIABLE]))
+        self.environments.append(prepared.env)
         self.states.setdefault(name, "RUNNING")
         if self.lose_answer:
             raise KeyboardInterrupt
@@ -86,24 +94,45 @@ class FakeGateway:
         return text[offset:], len(text)
 
 
+class TrainerLog:
+    """The log of an attempt's rank 0."""
+
+    def __init__(self, storage: Storage, job: str, attempt: AttemptId) -> None:
+        self._storage, self._job, self._attempt = storage, job, attempt
+        self._numbers = itertools.count()
+
+    def append(self, kind: str, data: Mapping[str, Any], *, time_ns: int | None = None) -> None:
+        writer, now_ns = f"t-{self._attempt}", time.time_ns() if time_ns is None else time_ns
+        number = next(self._numbers)
+        event = Event(self._job, writer, number, now_ns, kind, self._attempt, 0, data)
+        self._storage.append(f"nodes/{writer}.jsonl", [event])
+
+
 @dataclass
 class Bench:
-    """A run root, a scheduler and a clock that outlive the watchers put on them."""
+    """A root of places, a scheduler and a clock that outlive the watchers put on them."""
 
-    root: Path
+    root: Root
+    checkpoints: str = ""
+    token: Callable[[], str] | None = None
     gateway: FakeGateway = field(default_factory=FakeGateway)
     now_ns: int = 1_000_000_000_000
     request: Request = field(default_factory=lambda: Request("train", ["--m", "x"], "fake"))
 
     def open(self) -> OpenJob:
         """Open the job as it stands, for a try that was cleared if the job has ended."""
-        return open_job(self.root, KEY, checkpoint_root="", try_number=9, max_tries=9)
+        return open_job(self.root, KEY, checkpoint_root=self.checkpoints, try_number=9, max_tries=9)
+
+    def run_dir(self) -> RunDir:
+        """Return the run directory of the newest generation."""
+        return RunDir(Path(self.open().log.place))
 
     def watch(
         self, try_number: int = 1, max_tries: int = 2, mode: str = "task", **options: Any
     ) -> Watcher:
         job = self.open()
         claim = job.log.claim(try_number=try_number, max_tries=max_tries, mode=mode)
+        job = replace(job, token=self.token)
         watcher = Watcher(
             job, claim, self.request, self.gateway, now_ns=lambda: self.now_ns, **options
         )
@@ -122,20 +151,17 @@ class Bench:
     def reply(self, attempt: AttemptId, **rank: Any) -> None:
         """Write the agent's reply of an attempt's only rank."""
         fields = {"rank": 0, "exit_code": None, "signal": None, "end_ns": 1, "error": None, **rank}
-        path = self.open().log.run_dir.reply(attempt, 0)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"node": 0, "host": "gpu-1", "ranks": [fields]}))
+        content = json.dumps({"node": 0, "host": "gpu-1", "ranks": [fields]}).encode()
+        self.root.open(self.open().log.place).write(f"replies/{attempt}-n0.json", content)
 
-    def trainer(self, attempt: AttemptId) -> LogWriter:
+    def trainer(self, attempt: AttemptId) -> TrainerLog:
         """Return the log of an attempt's rank 0."""
         log = self.open().log
-        path = log.run_dir.nodes / f"t-{attempt}.jsonl"
-        return LogWriter(path, job=log.key.id, writer=f"t-{attempt}", attempt=attempt, rank=0)
+        return TrainerLog(self.root.open(log.place), log.key.id, attempt)
 
     def events(self, kind: str, generation: int = 1) -> list[Event]:
         """Return the launcher events of a kind."""
-        run_dir = RunDir(self.root / KEY.base / f"g{generation}")
-        log = RunDirLog(run_dir, KEY)
+        log = self.root.log(replace(KEY, generation=generation))
         return [event for event in log.launcher_events() if event.kind == kind]
 
     def job_state(self) -> JobState | None:
@@ -144,6 +170,54 @@ class Bench:
 
 
 @pytest.fixture
+def in_a_folder(tmp_path: Path) -> Root:
+    """Run directories."""
+    return Root(str(tmp_path / "runs"))
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Root]:
+    """fsspec's memory."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    yield Root("memory://runs")
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def on_s3(monkeypatch: pytest.MonkeyPatch) -> Root:
+    """A real S3 server on loopback."""
+    return Root(f"{new_bucket(monkeypatch)}/runs")
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with tables and nothing in them, to be copied."""
+    path = tmp_path_factory.mktemp("store") / "ett.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def at_the_api(empty_store: Path, tmp_path: Path) -> Iterator[Root]:
+    """The API on loopback, over a database of its own."""
+    pytest.importorskip("fastapi")
+    from tests.api.server import serving
+
+    copied = shutil.copy(empty_store, tmp_path / "ett.db")
+    with serving(f"sqlite:///{copied}") as server:
+        yield Root(server.base, server.secret)
+
+
+@pytest.fixture(params=["in_a_folder", "in_memory", "on_s3", "at_the_api"])
+def root(request: pytest.FixtureRequest) -> Root:
+    """An empty root of each kind."""
+    found: Root = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     """A bench on a fresh run root."""
-    return Bench(tmp_path)
+    return Bench(Root(str(tmp_path)))

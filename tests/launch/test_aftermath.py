@@ -16,15 +16,17 @@ from typing import Any
 import pytest
 
 from airflow_ett.checkpoints import newest_committed
-from airflow_ett.events import Cause, Event, JobKey, Kind, RunDir
+from airflow_ett.events import Cause, Event, JobKey, Kind
 from airflow_ett.launch.aftermath import Outcome
 from airflow_ett.launch.gateway import Gateway
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.schedulers.appdir import AppDir
 from airflow_ett.launch.schedulers.local_detached import create_scheduler
+from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.launch.watcher import Watcher
+from airflow_ett.storage import FolderStorage
 
 KEY = JobKey("default", "dag", "run", "train")
 
@@ -55,8 +57,8 @@ class Training:
         self.apps = self.folder / "apps"
 
     @property
-    def log(self) -> RunDirLog:
-        return RunDirLog(RunDir(self.folder / "runs" / KEY.path), KEY)
+    def log(self) -> StorageLog:
+        return StorageLog(FolderStorage(self.folder / "runs" / KEY.path), KEY)
 
     def script(self, code: str) -> list[str]:
         path = self.folder / "train.py"
@@ -66,7 +68,11 @@ class Training:
     def start(self, args: list[str], cfg: Any = None, env: Any = None) -> Watcher:
         self.tries += 1
         job = open_job(
-            self.folder / "runs", KEY, checkpoint_root="", try_number=self.tries, max_tries=9
+            Root(str(self.folder / "runs")),
+            KEY,
+            checkpoint_root="",
+            try_number=self.tries,
+            max_tries=9,
         )
         claim = job.log.claim(try_number=self.tries, max_tries=9, mode="task")
         request = Request(
@@ -183,6 +189,7 @@ from pathlib import Path
 from airflow_ett import checkpoints
 from airflow_ett.trainer import Session
 from airflow_ett.trainer.place import read_place
+from airflow_ett.storage import FolderStorage
 
 place, cursor = read_place(), 0
 print("told", place.context.grace_s)
@@ -224,7 +231,7 @@ def test_r26_a_save_longer_than_the_schedulers_own_grace_is_committed(
     os.kill(status.supervisor.pid, signal.SIGTERM)
     outcome = training.follow(watcher)
     assert outcome.cause is Cause.PREEMPTED
-    saved = newest_committed(str(log.run_dir.checkpoints))
+    saved = newest_committed(f"{log.place}/checkpoints")
     assert saved is not None
     assert saved.cursor == outcome.cursor
     assert "told 6.0" in Path(training.told(Kind.SCHEDULER_STATE)[0].data["log"]).read_text()

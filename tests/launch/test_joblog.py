@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_ett.errors import Fenced, JobLogError, LaunchError
-from airflow_ett.events import Cause, JobKey, Kind, RunDir
+from airflow_ett.events import Cause, JobKey, Kind
 from airflow_ett.launch.adoption import Action
 from airflow_ett.launch.joblog import Claim, JobLog
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.watcher import Watcher
-from tests.launch.memory_log import Memory, MemoryLog
 
 KEY = JobKey("default", "dag", "run", "train")
 
 
-@pytest.fixture(params=["run directory", "memory"])
-def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], JobLog]:
+@pytest.fixture
+def open_log(root: Root) -> Callable[[], JobLog]:
     """Open one job's log as another process would."""
-    memory = Memory()
-    if request.param == "memory":
-        return lambda: MemoryLog(memory, KEY)
-    return lambda: RunDirLog(RunDir(tmp_path / "job"), KEY)
+    return lambda: root.log(KEY)
 
 
 def claim(log: JobLog, try_number: int = 1, after: int | None = None) -> Claim:
@@ -43,6 +40,12 @@ def test_the_newest_claim_owns_the_job(open_log: Callable[[], JobLog]) -> None:
     new.check(second)
     with pytest.raises(Fenced, match="claim 2, this one is 1"):
         old.check(first)
+
+
+def test_racing_owners_get_different_epochs(open_log: Callable[[], JobLog]) -> None:
+    with ThreadPoolExecutor(5) as threads:
+        claims = list(threads.map(lambda _: claim(open_log()), range(5)))
+    assert sorted(taken.epoch for taken in claims) == [1, 2, 3, 4, 5]
 
 
 def test_a_claim_after_an_epoch_fails_when_another_came_first(

@@ -51,7 +51,7 @@ def looks(bench: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def beat(bench: Any) -> None:
     """Touch the heartbeat of the first attempt's agent."""
-    path = bench.open().log.run_dir.heartbeat(AttemptId(1), 0)
+    path = bench.run_dir().heartbeat(AttemptId(1), 0)
     path.touch()
     os.utime(path, ns=(bench.now_ns, bench.now_ns))
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_ett.errors import Fenced, JobLogError, LaunchError
 from airflow_ett.events import AttemptId, Cause, CursorFile, JobState, Layer
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.launch.watcher import Watcher
 
 KILLED = {"signal": 9}
@@ -65,14 +65,14 @@ def test_r02_a_crash_before_submit_submits_under_the_same_name(bench: Any) -> No
 
 
 def test_a_crash_between_intent_and_its_log_line_is_found(bench: Any, monkeypatch: Any) -> None:
-    real = RunDirLog.append
+    real = StorageLog.append
 
-    def die(log: RunDirLog, kind: str, *args: Any, **kwargs: Any) -> Any:
+    def die(log: StorageLog, kind: str, *args: Any, **kwargs: Any) -> Any:
         if kind == "submit_intended":
             raise KeyboardInterrupt
         return real(log, kind, *args, **kwargs)
 
-    monkeypatch.setattr(RunDirLog, "append", die)
+    monkeypatch.setattr(StorageLog, "append", die)
     with pytest.raises(KeyboardInterrupt):
         bench.watch()
     monkeypatch.undo()
@@ -99,7 +99,7 @@ def test_a_success_noted_but_not_closed_is_reported_by_the_next_try(
 def test_a_job_whose_log_was_removed_does_not_take_its_former_apps_for_its_own(bench: Any) -> None:
     bench.watch()
     bench.ends("SUCCEEDED")
-    shutil.rmtree(bench.root)
+    shutil.rmtree(bench.root.address)
     bench.watch()
     assert bench.app(0) != bench.app(1)
 
@@ -128,7 +128,7 @@ def test_a_clear_of_an_intent_that_never_reached_the_scheduler_submits_it(bench:
 
 def test_an_emptied_log_mark_is_read_as_the_beginning(bench: Any) -> None:
     watcher = bench.watch()
-    (bench.open().log.run_dir.launcher / "stream-0001").touch()
+    (bench.run_dir().launcher / "stream-0001").touch()
     assert watcher.read_log() == "step 1\nstep 2\n"
 
 
@@ -173,7 +173,7 @@ def test_a_clear_of_a_training_that_had_ended_well_submits_nothing_more(bench: A
     assert outcome.cause is None
     assert bench.job_state() is JobState.SUCCEEDED
     assert len(bench.gateway.submitted) == 1
-    assert bench.open().log.run_dir.path.name == "g2"
+    assert bench.run_dir().path.name == "g2"
 
 
 def test_a_clear_after_the_end_begins_the_next_generation(bench: Any) -> None:
@@ -182,7 +182,7 @@ def test_a_clear_after_the_end_begins_the_next_generation(bench: Any) -> None:
     bench.ends("FAILED")
     watcher.poll()
     watcher.close_job(JobState.FAILED, Cause.APPLICATION)
-    run_dir = bench.open().log.run_dir.path
+    run_dir = bench.run_dir().path
     assert run_dir.name == "g2"
     CursorFile(run_dir.parent / "g1" / "cursor").write(1, 0, 0, 0, 9, 0, 40, 77, *[0] * 7, 1)
     bench.watch(try_number=2)
@@ -200,7 +200,7 @@ def test_success_leaves_nothing_to_inherit(bench: Any) -> None:
 
 def test_the_interval_that_a_killed_trainer_left_open_is_written(bench: Any) -> None:
     watcher = bench.watch()
-    run_dir = bench.open().log.run_dir
+    run_dir = bench.run_dir()
     CursorFile(run_dir.cursor).write(1, 0, 0, 0, 9, 4, 64, 64, 10, 20, 0, 2, 6, 3, 1, 0)
     bench.reply(AttemptId(1), **RAISED)
     bench.ends("FAILED")

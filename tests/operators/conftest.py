@@ -17,11 +17,12 @@ import airflow_ett.operators.stopping as stopping
 import airflow_ett.operators.training as operator_module
 import airflow_ett.triggers.training as trigger_module
 from airflow_ett.events import Event, JobKey, JobState, RunDir
-from airflow_ett.launch.rundirlog import RunDirLog
 from airflow_ett.launch.schedulers.appdir import AppDir
 from airflow_ett.launch.schedulers.local_detached import LocalDetached
 from airflow_ett.launch.schedulers.processes import kill_all
+from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.operators import TorchXTrainingOperator
+from airflow_ett.storage import FolderStorage
 
 COMPONENT = """
 from torchx.specs import AppDef, Role
@@ -93,7 +94,7 @@ class Desk:
 
     def events(self, kind: str, generation: int = 1) -> list[Event]:
         run_dir = RunDir(self.root / "runs" / self.key.base / f"g{generation}")
-        log = RunDirLog(run_dir, self.key)
+        log = StorageLog(FolderStorage(run_dir.path), self.key)
         return [event for event in log.launcher_events() if event.kind == kind]
 
     def causes(self) -> list[str | None]:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from airflow_ett.errors import ConfigurationError, PublishError
-from airflow_ett.events import Kind, RunDir, read_log
+from airflow_ett.events import JobKey, Kind, RunDir, read_log
 from airflow_ett.operators import ModelPublishOperator
+from airflow_ett.store import upgrade
+from tests.api.server import SECRET, serving
 
 RESULT = {"version": "2000-ab", "uri": "/r/m/2000-ab", "digest": "d", "begin_ns": 5, "end_ns": 9}
 
@@ -32,11 +34,11 @@ def publisher(tmp_path: Path) -> Callable[[str], str]:
     return make
 
 
-def execute(python: str, checkpoint: Any) -> dict[str, Any]:
+def execute(python: str, checkpoint: Any, task_id: str = "publish") -> dict[str, Any]:
     operator = ModelPublishOperator(
-        task_id="publish", checkpoint=checkpoint, model="m:build", registry="/r", python=python
+        task_id=task_id, checkpoint=checkpoint, model="m:build", registry="/r", python=python
     )
-    context: Any = {"ti": SimpleNamespace(task_id="publish", try_number=1)}
+    context: Any = {"ti": SimpleNamespace(task_id=task_id, try_number=1)}
     return operator.execute.__wrapped__(operator, context)  # type: ignore[attr-defined]
 
 
@@ -59,6 +61,22 @@ def test_it_hands_on_the_result_and_tells_the_trainings_log(
     assert published.job == job
     assert published.data["checkpoint"] == "/c/2000"
     assert (published.data["begin"], published.data["end"]) == (5, 9)
+
+
+@pytest.mark.parametrize("task_id", ["publish", "veröffentlichen", "p" * 250])
+def test_a_training_at_the_api_is_told_whatever_the_task_is_called(
+    publisher: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_id: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/ett.db"
+    upgrade(url)
+    monkeypatch.setenv("AIRFLOW__ETT__API_SECRET", SECRET)
+    with serving(url) as api:
+        monkeypatch.setenv("AIRFLOW__ETT__API_URL", api.url)
+        job = JobKey("default", "dag", "run", "train").id
+        output = {"checkpoint": "/c/2000", "run_dir": api.place(job), "job": job}
+        execute(publisher(f"echo '{json.dumps(RESULT)}'"), output, task_id)
+        (published,) = api.storage(job).events("launcher")
+    assert (published.kind, published.data["version"]) == (Kind.PUBLISHED, "2000-ab")
 
 
 def test_a_plain_uri_is_enough(publisher: Callable[[str], str]) -> None:

@@ -16,8 +16,9 @@ from airflow_ett.events import CursorFile, JobKey, JobState
 from airflow_ett.launch import gateway as gateway_module
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import open_job
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.status import SchedulerStatus
+from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.operators import ModelPublishOperator, TorchXTrainingOperator
 from airflow_ett.retry import ETTRetryPolicy
 
@@ -210,8 +211,8 @@ def ending(context: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """A job that a user's cancel has closed while its app is still saving."""
     key = JobKey("default", "dag", "run", "train")
     tries = {"try_number": 1, "max_tries": 0}
-    job = open_job(tmp_path / "runs", key, checkpoint_root="", **tries)
-    log: RunDirLog = job.log
+    job = open_job(Root(str(tmp_path / "runs")), key, checkpoint_root="", **tries)
+    log: StorageLog = job.log
     claim = log.claim(**tries, mode="task")
     app = {"app": "a", "digest": "d", "layer": "first", "try": 1, "resume_cursor": 0}
     log.append("job_opened", {"scheduler": "local_detached"})
@@ -219,7 +220,7 @@ def ending(context: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     log.append("submitted", {"submission": 1, "handle": "local_detached://ett/a", **app})
     log.append("cancel_requested", {"submission": 1, "reason": "user_cancelled"})
     log.append("job_ended", {"state": JobState.CANCELLED, "cause": "user_cancelled"})
-    scheduler = EndingScheduler(log.run_dir.path, looks=5)
+    scheduler = EndingScheduler(Path(log.place), looks=5)
     monkeypatch.setattr(gateway_module, "Gateway", lambda: scheduler)
     return scheduler
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_ett.events import Event, JobKey, RunDir, slug
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Training:
 
     def events(self, kind: str, generation: int = 1) -> list[Event]:
         key = JobKey("default", self.dag_id, self.run_id, "train")
-        log = RunDirLog(self.run_dir(generation), key)
+        log = StorageLog(FolderStorage(self.run_dir(generation).path), key)
         return [event for event in log.launcher_events() if event.kind == kind]
 
     def watching_pid(self) -> int:

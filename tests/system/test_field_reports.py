@@ -11,8 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_ett.events import JobKey, Layer, RunDir
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.events import JobKey, Layer
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(400)]
 
@@ -78,9 +79,9 @@ def diary(training: Any, words: int) -> list[str]:
 def test_r04_a_mapped_instance_adopts_its_own_training_only(train: Any) -> None:
     training = train("training_mapped", steps=300)
 
-    def log(index: int) -> RunDirLog:
+    def log(index: int) -> StorageLog:
         key = JobKey("default", training.dag_id, training.run_id, "train", index)
-        return RunDirLog(RunDir(training.stack.home / "ett" / "runs" / key.path), key)
+        return StorageLog(FolderStorage(training.stack.home / "ett" / "runs" / key.path), key)
 
     def events(index: int, kind: str) -> list[Any]:
         return [event for event in log(index).launcher_events() if event.kind == kind]

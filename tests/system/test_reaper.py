@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from airflow_ett.events import JobKey, RunDir
+from airflow_ett.events import JobKey
 from airflow_ett.hooks.notes import AIRFLOW, USER, read_notes
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(400)]
 
@@ -56,7 +57,7 @@ def test_an_orphan_is_reported_then_cancelled_once_and_a_healthy_task_left_alone
     orphan.until(lambda: orphan.events("claimed")[-1].data["mode"] == "trigger")
     no_triggerer()
     orphan.api.mark(orphan.dag_id, orphan.run_id, "train", "failed")
-    (note,) = orphan.until(lambda: read_notes(orphan.run_dir()))
+    (note,) = orphan.until(lambda: read_notes(FolderStorage(orphan.run_dir().path)))
     assert (note.state, note.by, note.try_number) == ("failed", USER, 1)
     claims = len(healthy.events("claimed"))
 
@@ -94,7 +95,7 @@ def test_a_deleted_run_leaves_an_orphan_and_an_unknown_dag_no_evidence(
     assert orphan.end() == "failed"
     orphan.api.request("DELETE", f"/dags/{orphan.dag_id}/dagRuns/{orphan.run_id}")
     stranger = JobKey("default", "a_dag_of_another_airflow", orphan.run_id, "train")
-    log = RunDirLog(RunDir(orphan.stack.home / "ett" / "runs" / stranger.path), stranger)
+    log = StorageLog(FolderStorage(orphan.stack.home / "ett" / "runs" / stranger.path), stranger)
     log.claim(try_number=1, max_tries=0, mode="task")
     opened = {"key": asdict(stranger), "scheduler": "local_detached", "component": "train"}
     log.append("job_opened", opened)
@@ -112,7 +113,7 @@ def test_a_task_process_that_was_killed_is_noted_by_the_scheduler(train: Any) ->
     training = train("training_held", steps=400)
     training.until_cursor(3)
     os.kill(training.watching_pid(), signal.SIGKILL)
-    (note,) = training.until(lambda: read_notes(training.run_dir()))
+    (note,) = training.until(lambda: read_notes(FolderStorage(training.run_dir().path)))
     assert (note.state, note.by) == ("up_for_retry", AIRFLOW)
     assert training.end() == "success"
     assert len(training.starts()) == 1

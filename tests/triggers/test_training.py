@@ -13,9 +13,10 @@ import pytest
 
 import airflow_ett.triggers.training as module
 from airflow_ett.errors import Fenced, JobLogError
-from airflow_ett.events import JobKey, RunDir
+from airflow_ett.events import JobKey
 from airflow_ett.hooks.job import JobHold
-from airflow_ett.launch.rundirlog import RunDirLog
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 from airflow_ett.triggers.training import TrainingTrigger
 from tests.triggers.fakes import OUTCOME, FakeWatcher, first_event, trigger_on
 
@@ -113,7 +114,7 @@ def test_r05_a_trigger_that_starts_again_submits_nothing_for_a_task_that_a_user_
             raise ConnectionResetError("gone")
         return state
 
-    log = RunDirLog(RunDir(Path(hold["run_dir"])), JobKey(**hold["key"]))
+    log = StorageLog(FolderStorage(Path(hold["run_dir"])), JobKey(**hold["key"]))
     log.claim(try_number=1, max_tries=2, mode="task")
     watcher = FakeWatcher(*[None] * 3, OUTCOME)
     trigger = trigger_on(monkeypatch, hold, watcher)

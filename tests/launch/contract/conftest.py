@@ -13,6 +13,8 @@ import pytest
 from airflow_ett.events import AttemptId
 from airflow_ett.launch.gateway import Gateway
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.root import Root
+from tests.launch.conftest import Bench
 from tests.launch.contract import harness as schedulers
 from tests.launch.contract.harness import Harness
 
@@ -60,6 +62,13 @@ class WatchedJob:
     def ends(self) -> list[str | None]:
         """Return the causes of all attempts that are over."""
         return [event.data["cause"] for event in self.bench.events("attempt_ended")]
+
+
+@pytest.fixture(params=["in_a_folder", "at_the_api"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    """A bench whose logs lie in run directories, or at the API, with checkpoints elsewhere."""
+    root: Root = request.getfixturevalue(request.param)
+    return Bench(root, checkpoints=str(tmp_path / "checkpoints") if root.is_api else "")
 
 
 @pytest.fixture

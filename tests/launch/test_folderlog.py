@@ -9,17 +9,19 @@ import pytest
 from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.events import AttemptId, JobKey, Kind, LogWriter, RunDir
 from airflow_ett.launch.joblog import Claim
-from airflow_ett.launch.rundirlog import RunDirLog, newest_generation
+from airflow_ett.launch.root import Root
+from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import FolderStorage
 from tests.launch.nfs import Nfs
 
 KEY = JobKey("default", "dag", "run", "train")
 
 
-def open_log(path: Path) -> RunDirLog:
-    return RunDirLog(RunDir(path / "job"), KEY)
+def open_log(path: Path) -> StorageLog:
+    return StorageLog(FolderStorage(path / "job"), KEY)
 
 
-def claim(log: RunDirLog, try_number: int = 1) -> Claim:
+def claim(log: StorageLog, try_number: int = 1) -> Claim:
     return log.claim(try_number=try_number, max_tries=2, mode="task")
 
 
@@ -131,8 +133,8 @@ def test_on_nfs_the_last_words_of_agent_and_trainer_are_read(tmp_path: Path, nfs
         claim(log)
         assert (log.replies(attempt), log.submission_events(1)) == ([], [])
     with nfs.on("node"):
-        log.run_dir.reply(attempt, 0).write_text(json.dumps({"node": 0}))
-        path = log.run_dir.nodes / "t.jsonl"
+        RunDir(tmp_path / "job").reply(attempt, 0).write_text(json.dumps({"node": 0}))
+        path = RunDir(tmp_path / "job").nodes / "t.jsonl"
         LogWriter(path, job=KEY.id, writer="t", attempt=attempt, rank=0).append("word")
     with nfs.on("launcher"):
         assert log.replies(attempt) == [{"node": 0}]
@@ -155,7 +157,7 @@ def test_an_intent_whose_log_line_failed_is_made_again_by_its_claim_alone(
     log = open_log(tmp_path)
     taken = claim(log)
     with monkeypatch.context() as full:
-        full.setattr("airflow_ett.events.log.os.write", lambda *_: 0)
+        full.setattr("airflow_ett.storage.folder.os.write", lambda *_: 0)
         with pytest.raises(JobLogError, match="bytes were written"):
             log.intend(taken, 1, {"app": "a"})
     log.intend(taken, 1, {"app": "a"})
@@ -167,15 +169,15 @@ def test_an_intent_whose_log_line_failed_is_made_again_by_its_claim_alone(
 def test_a_run_root_that_cannot_be_listed_is_not_one_without_generations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert newest_generation(tmp_path, KEY) == 0
+    assert Root(str(tmp_path)).newest_generation(KEY) == 0
     for name in ("g1", "g12", "g3", "gone", "drafts"):
         (tmp_path / KEY.base / name).mkdir(parents=True)
     (tmp_path / KEY.base / "g40").touch()
-    assert newest_generation(tmp_path, KEY) == 12
+    assert Root(str(tmp_path)).newest_generation(KEY) == 12
 
     def stale(path: Path) -> None:
         raise OSError(116, "Stale file handle")
 
     monkeypatch.setattr(Path, "iterdir", stale)
     with pytest.raises(JobLogError, match="Stale file handle"):
-        newest_generation(tmp_path, KEY)
+        Root(str(tmp_path)).newest_generation(KEY)
