@@ -2,13 +2,15 @@
 
 ::
 
-    <root>/.lease/00000003.json    the holder; the highest number holds, a heartbeat touches it
+    <root>/.lease/00000003.json    the holder; the highest number holds
 
-A lease is taken by linking a finished file to the next number, which is exclusive and whole on
-local disks and on NFS; then the former ones are removed. So a former holder's heartbeat fails at
-the file server itself, whatever its client has cached. Numbers never fall: no late comer slips in.
+A lease is taken by making the file of the next number, which is exclusive and whole. Numbers never
+fall: no late comer slips in. A heartbeat tells that the holder lives, and finds out who followed.
 
-Ages are differences of two files' times, stamped by the file system: no host's clock is compared.
+It lies with the checkpoints, on a file system or in an object store; where that cannot make a file
+for one of several alone, with the job's log (see :mod:`airflow_ett.checkpoints.leasefiles`).
+
+Ages are differences of two times stamped by the place itself: no host's clock is compared.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from airflow_ett.checkpoints.holder import Found, Holder, Ruling, rule
-from airflow_ett.checkpoints.layout import LEASE
-from airflow_ett.events.exclusive import draft, link
+from airflow_ett.checkpoints.layout import Folder
+from airflow_ett.checkpoints.leasefiles import FolderFiles, LeaseFiles, Offer
 
 
 class Refusal(NamedTuple):
@@ -31,12 +33,17 @@ class Refusal(NamedTuple):
 
 
 class Lease:
-    """One trainer's hold on the checkpoint directory ``root``. Threads may share it."""
+    """One trainer's hold on the checkpoint directory ``root``. Threads may share it.
 
-    def __init__(self, root: Path, holder: Holder) -> None:
+    The lease lies in it, on a file system, unless there are other ``files`` for it.
+    """
+
+    def __init__(self, root: Folder, holder: Holder, files: LeaseFiles | None = None) -> None:
         self._root = root
-        self._folder = root / LEASE
+        self._files = FolderFiles(Path(str(root))) if files is None else files
         self._holder = holder
+        # One's own after an answer that got lost; processes of two containers may look alike.
+        self._content = holder.encode(mark=os.urandom(8).hex())
         self._number = 0
         self._lost: Refusal | None = None
         self._lock = threading.Lock()
@@ -50,45 +57,32 @@ class Lease:
         with self._lock:
             if self._lost is not None:
                 return self._lost
-            kept = self._beat()
+            kept = self._number > 0 and self._files.beat(self._number)
             newest = max(self._newest(), self._number)
             refusal = None if kept and newest == self._number else self._take(newest)
             if refusal is not None and refusal.superseded:
                 self._lost = refusal
             return refusal
 
-    def _beat(self) -> bool:
-        """Renew the heartbeat; False without a lease, or where another's taking has removed it."""
-        if not self._number:
-            return False
-        try:
-            os.utime(self._path(self._number))
-        except FileNotFoundError:
-            return False
-        return True
-
     def _take(self, number: int) -> Refusal | None:
         """Take the lease after ``number``, the highest one known (0: none)."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with draft(self._folder, self._holder.encode()) as finished:
-            now_ns, taken = finished.stat().st_mtime_ns, False
+        with self._files.offer(self._content) as offer:
+            taken = False
             while not taken:
-                refusal = self._judge(number, now_ns)
+                refusal = self._judge(number, offer)
                 if refusal is not None:
                     return refusal
-                if link(finished, self._path(number + 1)):
+                if offer.take(number + 1):
                     self._number = number + 1
                 # Meanwhile others may have taken that number, or removed it again for a later one.
                 number = max(self._newest(), number + 1)
                 taken = number == self._number
-        for former in self._numbers():
-            if former < self._number:
-                self._path(former).unlink(missing_ok=True)
+        self._files.clear(before=self._number)
         return None
 
-    def _judge(self, number: int, now_ns: int) -> Refusal | None:
+    def _judge(self, number: int, offer: Offer) -> Refusal | None:
         """Apply the rules to lease ``number``, which is 0 for none."""
-        found = self._read(number, now_ns) if number else None
+        found = self._read(number, offer) if number else None
         ruling = rule(self._holder, found, after_mine=number > self._number > 0)
         if ruling is Ruling.TAKE or found is None:
             return None
@@ -104,26 +98,14 @@ class Lease:
         return (
             f"the checkpoints in {self._root} belong to {found}. Two jobs cannot share a folder: "
             f"give job {self._holder.name} another checkpoint_uri, or {first} remove "
-            f"{self._path(number)}; then clear the task"
+            f"{self._files.name(number)}; then clear the task"
         )
 
-    def _read(self, number: int, now_ns: int) -> Found | None:
-        try:
-            with self._path(number).open("rb") as file:
-                silent_ns = now_ns - os.fstat(file.fileno()).st_mtime_ns
-                return Found(Holder.decode(file.read()), silent_ns / 1e9)
-        except FileNotFoundError:
+    def _read(self, number: int, offer: Offer) -> Found | None:
+        lease = self._files.read(number)
+        if lease is None:
             return None
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:08d}.json"
-
-    def _numbers(self) -> list[int]:
-        try:
-            stems = [p.stem for p in self._folder.iterdir() if p.suffix == ".json"]
-        except FileNotFoundError:
-            return []
-        return [int(stem) for stem in stems if stem.isdecimal()]
+        return Found(Holder.decode(lease.content), (offer.now_ns() - lease.time_ns) / 1e9)
 
     def _newest(self) -> int:
-        return max(self._numbers(), default=0)
+        return max(self._files.numbers(), default=0)

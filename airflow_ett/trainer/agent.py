@@ -20,12 +20,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from airflow_ett.config import TOKEN_VARIABLE
 from airflow_ett.errors import EttError
 from airflow_ett.trainer import notice, rankreport, stacks
 from airflow_ett.trainer.hangs import Hangs
 from airflow_ett.trainer.notice import Notice, write_notice
 from airflow_ett.trainer.place import Place, read_place
 from airflow_ett.trainer.report import NodeReport
+from airflow_ett.trainer.shipping import DRAIN_S
 from airflow_ett.trainer.watchdog import FLOOR_S, Watchdog
 from airflow_ett.trainer.workers import SIGNALS, Worker
 
@@ -33,7 +35,11 @@ HEARTBEAT_S = 5.0
 PEER_GRACE_S = 5.0
 """After a worker's failure the others cannot save together any more; they get this long to end."""
 
+LAST_S = 3.0
+"""What is left for sending the report after a grace that the workers have used up."""
+
 _NOTICE = "stop"
+_STOPS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 class Agent:
@@ -72,6 +78,8 @@ class Agent:
                 self._deadline = None
         self._hangs.conclude(time.monotonic())
         self._report.end(self._workers, self._first, self._sigterm_ns)
+        ended_ns = time.time_ns()
+        self._report.close(lambda: self._rest_s(ended_ns))
         return self._first.shell_code if self._first else 0
 
     def _wait(self, next_beat: float) -> None:
@@ -119,6 +127,19 @@ class Agent:
             print(f"agent: its workers are not told why they are stopped: {error}", file=sys.stderr)
         self._send(signal.SIGTERM)
 
+    def _rest_s(self, ended_ns: int) -> float:
+        """Return how long what is left to send may go on after the workers' end.
+
+        A SIGTERM shortens it to the grace, of which the schedulers leave an agent a little more.
+        """
+        if self._sigterm_ns is None and signal.sigtimedwait(_STOPS, 0):
+            self._sigterm_ns = time.time_ns()
+        until_ns = ended_ns + DRAIN_S * 1e9
+        if self._sigterm_ns is not None:
+            grace_ns = self._sigterm_ns + self._grace_s * 1e9
+            until_ns = min(until_ns, max(ended_ns + LAST_S * 1e9, grace_ns))
+        return (until_ns - time.time_ns()) / 1e9
+
     def _send(self, number: signal.Signals) -> None:
         for worker in self._workers:
             if worker.running:
@@ -143,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         grace_s = options.grace
         if grace_s is None:
             grace_s = place.context.grace_s if place else 30.0
+        report.ship()  # a thread: no worker is forked beside it
         report.follow(errors, [worker.rank for worker in workers[1:]])
         hangs = Hangs(
             workers,
@@ -173,6 +195,8 @@ def _start(
         notice.VARIABLE: str(errors / _NOTICE),
         stacks.VARIABLE: str(stacks.file_of(errors, rank)),
     }
+    if rank == 0 and TOKEN_VARIABLE in os.environ:
+        own[TOKEN_VARIABLE] = os.environ[TOKEN_VARIABLE]  # it commits, and asks whether it may
     if local_rank:
         own[rankreport.VARIABLE] = str(rankreport.file_of(errors, rank))
     return Worker(rank, command, {**shared, **own}, error_file)
@@ -182,7 +206,7 @@ def _shared_environ(options: argparse.Namespace, place: Place | None) -> dict[st
     """Return the variables that all workers of the node get, torchrun's among them."""
     run_id = f"{place.context.key.id}-{place.attempt}" if place else f"agent-{os.getpid()}"
     port = options.master_port or (_free_port() if options.nnodes == 1 else 29500)
-    environ = dict(os.environ)
+    environ = {name: text for name, text in os.environ.items() if name != TOKEN_VARIABLE}
     if options.nproc > 1:
         environ.setdefault("OMP_NUM_THREADS", "1")
     return {

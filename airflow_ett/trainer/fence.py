@@ -10,19 +10,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from airflow_ett.checkpoints.holder import Holder
-from airflow_ett.checkpoints.layout import Folder
-from airflow_ett.checkpoints.lease import Lease
-from airflow_ett.errors import CheckpointError
+from airflow_ett.checkpoints.layout import LEASE, Folder
+from airflow_ett.checkpoints.lease import Lease, Refusal
+from airflow_ett.checkpoints.leasefiles import PlacedFiles
+from airflow_ett.errors import CheckpointError, ConfigurationError
+from airflow_ett.storage import open_storage
 from airflow_ett.trainer.journal import Journal
-from airflow_ett.trainer.place import Place
+from airflow_ett.trainer.place import Place, ask
 
 BEAT_S = 10.0
+
+_ANSWER_S = 5.0
+"""How long a commit waits for the job's log, which may be behind a network: SIGKILL may be near."""
 
 _log = logging.getLogger("airflow_ett.trainer")
 
 
 class Fence:
     """The first rank's right to commit in ``root``, renewed by a thread every ten seconds.
+
+    The lease lies with the checkpoints; where their store cannot make a file for one of several
+    alone, with the job's log. While a log behind a network is away, a lease that lies elsewhere
+    decides alone, since whoever follows takes that first.
 
     ``on_superseded`` is called, on any thread, when a later trainer has replaced this one.
     """
@@ -34,9 +43,8 @@ class Fence:
         self._root = root
         self._journal = journal
         self._on_superseded = on_superseded
-        # An object store cannot make a file for one of several alone; the run directory can.
-        shared = root if isinstance(root, Path) else place.run_dir.checkpoints
-        self._lease = Lease(shared, _holder(place))
+        self._lease: Lease | None = None
+        self._with_the_log = False
         self._closed = threading.Event()
         self._beating = False
         self.held = False
@@ -66,8 +74,7 @@ class Fence:
         Raises ``OSError`` where that cannot be known.
         """
         mine = self._place.context.submission
-        intents = (self._place.run_dir.launcher / "submissions").glob("*.json")
-        latest = max((int(p.stem) for p in intents if p.stem.isdecimal()), default=mine)
+        latest = self._latest_submission()
         if latest > mine:
             raise self._give_way(
                 f"submission {latest} has replaced submission {mine} of job "
@@ -79,9 +86,51 @@ class Fence:
         """Let the heartbeat end. The lease stays and tells who was here last."""
         self._closed.set()
 
+    def _latest_submission(self) -> int:
+        """Return the number of the latest submission, as far as it is known.
+
+        Raises ``OSError`` where it is not, and nothing else would tell.
+        """
+        try:
+            intents = ask(self._intents, _ANSWER_S)
+        except OSError:
+            if self._with_the_log:
+                raise
+            intents = []
+        return max((int(n) for n in intents if n.isdecimal()), default=0)
+
+    def _intents(self) -> list[str]:
+        found = self._place.log().entries("launcher/submissions", fresh=False)
+        return [entry.name.removesuffix(".json") for entry in found]
+
+    def _ask_lease(self) -> Refusal | None:
+        """Take or renew the lease; the first time finds out where it is to lie."""
+        try:
+            if self._lease is None:
+                self._lease = self._lease_beside_the_checkpoints()
+            try:
+                return self._lease.hold()
+            except ConfigurationError:  # their store makes no file for one of several alone
+                self._lease, self._with_the_log = self._lease_beside_the_log(), True
+                return self._lease.hold()
+        except ConfigurationError as error:
+            raise CheckpointError(f"nothing can be committed in {self._root}: {error}") from error
+
+    def _lease_beside_the_checkpoints(self) -> Lease:
+        files = None
+        if not isinstance(self._root, Path):
+            files = PlacedFiles(open_storage(f"{self._root}/{LEASE}"), folder="")
+        return Lease(self._root, _holder(self._place), files)
+
+    def _lease_beside_the_log(self) -> Lease:
+        place = self._place
+        if place.context.log:
+            return Lease(self._root, _holder(place), PlacedFiles(place.log()))
+        return Lease(place.run_dir.checkpoints, _holder(place))
+
     def _hold(self) -> None:
         try:
-            refusal = self._lease.hold()
+            refusal = self._ask_lease()
         except OSError:
             self.held = False
             raise

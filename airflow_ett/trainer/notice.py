@@ -26,6 +26,11 @@ class Notice(NamedTuple):
     grace_s: float
 
 
+def has_agent(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether our agent started this process, or one that it comes from."""
+    return VARIABLE in environ
+
+
 def write_notice(path: Path, notice: Notice) -> None:
     """Put the notice where the workers look for it. Raises ``OSError``."""
     draft = path.with_suffix(".tmp")

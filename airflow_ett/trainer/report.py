@@ -13,12 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_ett.errors import EttError
 from airflow_ett.events import CursorRecord, Kind, LogWriter, agent_writer, read_cursor
+from airflow_ett.storage import Storage
 from airflow_ett.trainer.failure import told
-from airflow_ett.trainer.place import Place, process_start_ns
+from airflow_ett.trainer.outbox import size_of
+from airflow_ett.trainer.place import Place, ask, process_start_ns
 from airflow_ett.trainer.rankreport import RankReports, file_of
+from airflow_ett.trainer.shipping import Shipper, carry_over
 from airflow_ett.trainer.watchdog import Stall
 from airflow_ett.trainer.workers import Worker
+
+_ANSWER_S = 2.0
+"""How long a SIGTERM waits for what the other nodes have told: the grace has begun."""
+
+_PEER_LOOK_S = 5.0
 
 
 class NodeReport:
@@ -32,6 +41,9 @@ class NodeReport:
         self._ranks: RankReports | None = None
         self._warned = False
         self._oom_kills = _oom_kills()
+        self._shipper = self._make_shipper(place) if place and place.context.log else None
+        self._first_stacks = 0
+        self._peer_look = 0.0
         self.hung: Stall | None = None
         """The stall for which the agent ended its workers."""
 
@@ -45,6 +57,16 @@ class NodeReport:
         if self._log is not None:
             self._ranks = RankReports(self._log, {rank: file_of(folder, rank) for rank in ranks})
 
+    def ship(self) -> None:
+        """Send what is written, from now on, to where the job's log lies, if that is elsewhere."""
+        if self._shipper is not None:
+            self._shipper.start()
+
+    def close(self, rest_s: Callable[[], float]) -> None:
+        """Send the rest, as long as ``rest_s`` leaves seconds for it."""
+        if self._shipper is not None:
+            self._shipper.close(rest_s)
+
     def beat(self) -> None:
         """Touch the heartbeat file, and pass on what the ranks have told since."""
         if self._ranks is not None:
@@ -54,10 +76,18 @@ class NodeReport:
             self._guarded(heartbeat.touch)
 
     def peer_failed(self) -> bool:
-        """Whether another node of the attempt has told that a worker of it failed by itself."""
-        found: list[bool] = []
-        self._guarded(lambda: found.append(self._peer_failed()))
-        return any(found)
+        """Whether another node of the attempt has told that a worker of it failed by itself.
+
+        False where that is not known in time.
+        """
+        place = self._place
+        if place is None:
+            return False
+        try:
+            return ask(lambda: _peer_failed(place), _ANSWER_S)
+        except (EttError, OSError, ValueError, TypeError, KeyError) as error:
+            _say(f"whether another node has failed is not known: {error}")
+            return False
 
     def cursor(self, workers: Sequence[Worker]) -> CursorRecord | None:
         """Return the cursor file's record where one of these workers writes it, None elsewhere."""
@@ -94,6 +124,8 @@ class NodeReport:
         """Return how long a node's stacks are, in bytes; 0 where there are none."""
         if self._place is None:
             return 0
+        if self._shipper is not None and node != self._place.node:
+            return self._first_stacks
         try:
             return self._place.run_dir.stacks(self._place.attempt, node).stat().st_size
         except OSError:
@@ -106,6 +138,19 @@ class NodeReport:
     def end(self, workers: Sequence[Worker], first: Worker | None, sigterm_ns: int | None) -> None:
         """All workers have ended: write the reply, then the agent's own end."""
         self._guarded(lambda: self._end(workers, first, sigterm_ns))
+
+    def _make_shipper(self, place: Place) -> Shipper:
+        heartbeat = place.run_dir.heartbeat(place.attempt, place.node)
+        return Shipper(place, _say, heartbeat=heartbeat, look=self._look_at_the_first_node)
+
+    def _look_at_the_first_node(self, storage: Storage) -> None:
+        """Ask now and then how long the first node's stacks are: it has them written at a stall."""
+        place, now = self._place, time.monotonic()
+        if place is None or place.node == 0 or now < self._peer_look:
+            return
+        self._peer_look = now + _PEER_LOOK_S
+        stacks = place.run_dir.stacks(place.attempt, 0)
+        self._first_stacks = int(storage.read(size_of(f"nodes/{stacks.name}")) or 0)
 
     def _begin(self) -> None:
         place = self._place
@@ -126,17 +171,8 @@ class NodeReport:
             "world_size": self._world_size,
         }
         self._log.append(Kind.PROCESS_STARTED, data, time_ns=process_start_ns())
-
-    def _peer_failed(self) -> bool:
-        place = self._place
-        if place is None:
-            return False
-        for path in place.run_dir.replies.glob(f"{place.attempt}-n*.json"):
-            reply = json.loads(path.read_bytes())
-            failed = reply["first_failure_rank"] is not None and not reply["sigterm_received_ns"]
-            if failed and reply["node"] != place.node:
-                return True
-        return False
+        if place.context.log:
+            carry_over(place, self._log)
 
     def _ended(self, worker: Worker) -> None:
         if self._log is None or self._place is None:
@@ -183,7 +219,7 @@ class NodeReport:
         except (OSError, ValueError, TypeError, KeyError) as error:
             if not self._warned:
                 self._warned = True
-                print(f"agent: the run directory cannot be written: {error}", file=sys.stderr)
+                _say(f"the run directory cannot be written: {error}")
 
 
 def read_error(path: str) -> dict[str, str] | None:
@@ -199,6 +235,21 @@ def read_error(path: str) -> dict[str, str] | None:
         return told(kind, rest, str(extra.get("py_callstack", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _say(text: str) -> None:
+    print(f"agent: {text}", file=sys.stderr, flush=True)
+
+
+def _peer_failed(place: Place) -> bool:
+    storage = place.log()
+    names = [entry.name for entry in storage.entries("replies")]
+    for name in (n for n in names if n.startswith(f"{place.attempt}-n") and n.endswith(".json")):
+        reply = json.loads(storage.read(f"replies/{name}") or b"null")
+        failed = reply["first_failure_rank"] is not None and not reply["sigterm_received_ns"]
+        if failed and reply["node"] != place.node:
+            return True
+    return False
 
 
 def _add(path: Path, text: str) -> None:

@@ -26,6 +26,7 @@ from airflow_ett.trainer.termination import PREEMPTED_EXIT, Termination
 
 if TYPE_CHECKING:
     from airflow_ett.trainer.checkpointer import Checkpointer
+    from airflow_ett.trainer.shipping import Shipper
 
 _Batch = TypeVar("_Batch")
 
@@ -66,6 +67,7 @@ class Session:
         self._termination = Termination(lambda: self._clock.hurry())
         self._signal_told = False
         self._saver: Checkpointer | None = None
+        self._shipper: Shipper | None = None
         self._journal = Journal(self._place)
         self._clock = self._make_clock()
         self.step = self._clock.step  # straight to it: every nanosecond here is paid per step
@@ -89,7 +91,12 @@ class Session:
     def __enter__(self) -> Session:
         if self._place is None or not self._claim(self._place):
             return self
-        self._journal.open(_open_log(self._place))
+        log = _open_log(self._place)
+        self._journal.open(log)
+        if self._place.context.log and log is not None:
+            from airflow_ett.trainer import shipping  # elsewhere not needed
+
+            self._shipper = shipping.begin(self._place, log)
         self._clock.keep(*_open_cursor(self._place))
         self._termination.install()
         stacks.offer()
@@ -260,6 +267,8 @@ class Session:
             self._saver.close()
         self._journal.emit(Kind.SESSION_ENDED, data)
         self._journal.close()
+        if self._shipper is not None:
+            self._shipper.finish(self._termination, hurried=outcome == "error")
         self._termination.restore()
         claim.release()
 
@@ -316,6 +325,10 @@ def _open_cursor(place: Place) -> tuple[CursorFile | None, int]:
     try:
         record = read_cursor(path)
         hwm = max(hwm, record.hwm if record else 0)
+        if place.context.log and place.rank == 0:
+            from airflow_ett.trainer import shipping
+
+            hwm = max(hwm, shipping.hwm_elsewhere(place))
         return (CursorFile(path) if place.rank == 0 else None), hwm
     except OSError as error:
         _log.warning("The cursor is not kept: %s cannot be written: %s", path, error)

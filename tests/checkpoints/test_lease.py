@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_ett import checkpoints
-from airflow_ett.checkpoints import lease
+from airflow_ett.checkpoints import leasefiles
 from airflow_ett.checkpoints.holder import SILENT_AFTER_S
 from airflow_ett.checkpoints.lease import Lease
 from airflow_ett.events import AttemptId
@@ -260,7 +260,7 @@ def test_a_client_that_still_sees_the_old_folder_finds_out_from_its_own_file(
     old = Lease(tmp_path, holder(1))
     old.hold()
     Lease(tmp_path, holder(2)).hold()
-    monkeypatch.setattr(old, "_numbers", lambda: [1])
+    monkeypatch.setattr(old._files, "numbers", lambda: [1])
     lost = old.hold()
     assert lost is not None
     assert lost.superseded
@@ -273,16 +273,16 @@ def test_one_that_slept_while_others_took_the_lease_gets_it_by_the_rules_alone(
 ) -> None:
     """It looked when lease 1 held and wakes when 2 was taken, then removed for 3."""
     Lease(tmp_path, holder(1)).hold()
-    link, newest = lease.link, Lease(tmp_path, holder(4))
+    link, newest = leasefiles.link, Lease(tmp_path, holder(4))
     late = Lease(tmp_path, holder(submission))
 
     def slow(draft: Path, path: Path) -> bool:
-        monkeypatch.setattr(lease, "link", link)
+        monkeypatch.setattr(leasefiles, "link", link)
         assert Lease(tmp_path, holder(3)).hold() is None
         assert newest.hold() is None
         return link(draft, path)
 
-    monkeypatch.setattr(lease, "link", slow)
+    monkeypatch.setattr(leasefiles, "link", slow)
     lost = late.hold()
     winner, loser = (late, newest) if submission > 4 else (newest, late)
     assert (lost is None) == (winner is late)

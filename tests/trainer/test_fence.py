@@ -27,6 +27,8 @@ from airflow_ett.trainer.committing import Committer
 from airflow_ett.trainer.fence import Fence
 from airflow_ett.trainer.journal import Journal
 from airflow_ett.trainer.place import Place
+from tests.s3 import new_bucket
+from tests.trainer.places import MemoryPlace
 
 TRAIN = """
 import json, os, time
@@ -246,3 +248,95 @@ def test_a_folder_that_may_be_somebody_elses_is_left_alone(job: Any, replaced: b
     assert path.exists() is replaced
     assert committed(job) == []
     mine.close()
+
+
+class Elsewhere(Place):
+    """A place whose log lies in memory."""
+
+    there = MemoryPlace()
+
+    def log(self) -> MemoryPlace:
+        return self.there
+
+
+@pytest.fixture
+def apart(job: Any) -> Elsewhere:
+    """A trainer whose job's log lies elsewhere, fresh."""
+    job.context = replace(job.context, log=MemoryPlace.place)
+    Elsewhere.there = MemoryPlace()
+    return Elsewhere(*place(job, 1))
+
+
+def test_a_submission_that_followed_is_seen_where_the_log_lies(job: Any, apart: Elsewhere) -> None:
+    root = Path(job.context.checkpoints)
+    mine = Fence(apart, root, Journal(None), print)
+    assert mine.enter() is None
+    mine.check()
+    apart.there.write("launcher/submissions/0002.json", b"{}")
+    with pytest.raises(CheckpointError, match="submission 2 has replaced submission 1"):
+        mine.check()
+    assert (root / ".lease/00000001.json").exists()
+    mine.close()
+
+
+def test_while_the_log_is_away_the_lease_beside_the_checkpoints_decides_alone(
+    job: Any, apart: Elsewhere
+) -> None:
+    root = Path(job.context.checkpoints)
+    mine = Fence(apart, root, Journal(None), print)
+    assert mine.enter() is None
+    apart.there.fault = lambda method: "away"
+    mine.check()
+    later = Fence(Elsewhere(*place(job, 2)), root, Journal(None), print)
+    assert later.enter() is None
+    with pytest.raises(CheckpointError, match="taken over"):
+        mine.check()
+    for one in (mine, later):
+        one.close()
+
+
+def test_a_store_without_exclusive_files_has_its_lease_beside_the_log(
+    job: Any, apart: Elsewhere, tmp_path: Path
+) -> None:
+    root = checkpoints.folder(f"local://{tmp_path}/bucket")
+    mine = Fence(apart, root, Journal(None), print)
+    assert mine.enter() is None
+    assert ".lease/00000001.json" in apart.there.files
+    mine.check()
+    apart.there.fault = lambda method: "away"
+    with pytest.raises(OSError, match="away"):
+        mine.check()
+    assert not (tmp_path / "bucket").exists()
+    apart.there.fault = lambda method: ""
+    later = Fence(Elsewhere(*place(job, 1, 1)), root, Journal(None), print)
+    assert later.enter() is None
+    with pytest.raises(CheckpointError, match=r"local://.*/bucket were taken over by attempt 1\.1"):
+        mine.check()
+    for one in (mine, later):
+        one.close()
+
+
+def test_an_object_stores_lease_lies_with_the_checkpoints(
+    job: Any, apart: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("moto")
+    uri = new_bucket(monkeypatch)
+    root = checkpoints.folder(f"{uri}/checkpoints")
+    mine = Fence(apart, root, Journal(None), print)
+    assert mine.enter() is None
+    mine.check()
+    apart.there.fault = lambda method: "away"
+    mine.check()
+    assert list(apart.there.files) == []
+    assert checkpoints.list_checkpoints(str(root)) == []
+    other = replace(job.context, key=replace(job.context.key, task_id="other"))
+    theirs = Fence(Elsewhere(other, AttemptId(1), 0, 0, 1, 0), root, Journal(None), print)
+    refused = theirs.enter()
+    assert f"the checkpoints in {root} belong to attempt 1.0.0" in str(refused)
+    assert f"remove {root}/.lease/00000001.json" in str(refused)
+    later = Fence(Elsewhere(*place(job, 2)), root, Journal(None), print)
+    assert later.enter() is None
+    with pytest.raises(CheckpointError, match="taken over by attempt 2"):
+        mine.check()
+    for one in (mine, later, theirs):
+        one.close()
