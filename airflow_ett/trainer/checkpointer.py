@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from airflow_ett import checkpoints
 from airflow_ett.checkpoints import FileDigest
@@ -19,22 +19,41 @@ from airflow_ett.trainer.phases import Phases
 from airflow_ett.trainer.place import Place
 from airflow_ett.trainer.ranks import Ranks
 from airflow_ett.trainer.restoring import choose
-from airflow_ett.trainer.saveerrors import is_failure, reason
+from airflow_ett.trainer.saveerrors import is_change, is_failure, reason
 from airflow_ett.trainer.shards import Shards
 from airflow_ett.trainer.stepclock import StepClock
 from airflow_ett.trainer.uploads import Upload
+
+if TYPE_CHECKING:
+    from airflow_ett.trainer.staging import Copy
 
 _LATE_NS = 60_000_000_000
 _TRIES = 2
 """Of the last save: the first may have found the disk full, and made room."""
 
 
+class _Untold(NamedTuple):
+    """A save that is not in the log yet: it may still come to block the training."""
+
+    upload: Upload
+    copying: Copy | None
+    begun_ns: int
+    staged_ns: int
+    """When what was taken at once was."""
+    blocking_ns: int
+    typical: bool
+    path: Folder
+
+
 class Checkpointer:
     """Saves and restores the objects given to :meth:`Session.checkpointer`.
 
-    A save copies the state while the training waits, and is written and committed beside it, one at
-    a time: the next one is put off until the last is committed. With ``background`` False the
-    training waits for all of it, which needs no memory for a copy.
+    A save copies the state, and is written and committed beside the training, one at a time: the
+    next one is put off until the last is committed. What only an optimizer's step changes is copied
+    beside the training, too, and the step waits for the rest of it; the training waits for all
+    other copies. Nothing else may write to it before that step: a save that finds a change is lost
+    and made anew (only a change through ``.data`` is not found). With ``background`` False the
+    training waits for all of a save, which needs no memory for a copy.
 
     A failed save is warned about and the training goes on: to stop it would lose for certain what
     the next save may still keep. With ``on_failed_save="raise"`` the next step raises instead. The
@@ -64,10 +83,11 @@ class Checkpointer:
         self._raises = on_failed_save == "raise"
         self._root = checkpoints.folder(place.context.checkpoints)
         self._ranks = Ranks(place.world_size)
-        self._shards = Shards(self._ranks, objects)
+        self._shards = Shards(self._ranks, objects, self._before_step)
         self._pace = Pace(every_s, place.context.failures_per_hour)
         self._safe = 0
         self._upload: Upload | None = None
+        self._untold: _Untold | None = None
         self._problem: str | None = None
         self._entered = False
         self._committer: Committer | None = None
@@ -181,8 +201,9 @@ class Checkpointer:
             if self._committed_cursor() == cursor:
                 span.end()
                 return
-            write = self._shards.take(path, copy=self._background)
-            staging = time.monotonic_ns() - begun
+            beside = self._background and not wait
+            taken = self._shards.take(path, copy=self._background, beside=beside)
+            staged = time.monotonic_ns()
         except BaseException as error:
             span.end()
             if not is_failure(error):
@@ -192,26 +213,31 @@ class Checkpointer:
         finally:
             self._pace.saved()
         upload = Upload(
-            cursor, lambda: self._finish(path, cursor, write, anchor), self._clock.hurry
+            cursor, lambda: self._finish(path, cursor, taken.write, anchor), self._clock.hurry
         )
         self._upload = upload
         upload.start(background=self._background)
         if wait and not anchor:
             self.join()
         blocking = span.end()
-        self._pace.saved(blocking if self._ranks.first and not wait else None)
-        data = {"checkpoint": str(path), "cursor": cursor}
-        data |= {"blocking_ns": blocking, "staging_ns": staging}
-        if upload.error is None:
-            self._journal.emit(Kind.CHECKPOINT_SAVED, data)
+        self._pace.saved()
+        self._untold = _Untold(upload, taken.copying, begun, staged, blocking, not wait, path)
+        if taken.copying is None:
+            self._tell_saved()
         if wait:
             self.join()
 
-    def join(self, timeout: float | None = None) -> None:
-        """Wait for the upload in flight, at most ``timeout`` seconds."""
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the upload in flight, at most ``timeout`` seconds; return whether it is over."""
         upload = self._upload
-        if upload is not None and upload.join(timeout) and upload.error is None:
+        if upload is None:
+            return True
+        if not upload.join(timeout):
+            return False
+        self._tell_saved()
+        if upload.error is None:
             self._safe = upload.cursor
+        return True
 
     def leave_anchor(self) -> None:
         """At the end of a training: have its last state committed, as the checkpoint to publish.
@@ -285,13 +311,41 @@ class Checkpointer:
         if self._committer is not None:
             self._committer.thin_out()
 
+    def _before_step(self) -> None:
+        """Have the state copied before an optimizer changes it; called ahead of its every step."""
+        untold = self._untold
+        if untold is None or untold.copying is None:
+            return
+        waiting = None if untold.copying.over else self._phases.begin("checkpoint_save")
+        untold.copying.settle()
+        if waiting is not None:
+            self._untold = untold._replace(blocking_ns=untold.blocking_ns + waiting.end())
+        self._tell_saved()
+
+    def _tell_saved(self) -> None:
+        """Write into the log how long the last save has kept the training waiting, once."""
+        untold, self._untold = self._untold, None
+        if untold is None:
+            return
+        copying, ended_ns = untold.copying, untold.staged_ns
+        if untold.typical and self._ranks.first:
+            self._pace.learn(untold.blocking_ns)
+        if untold.upload.error or (copying and copying.problem):
+            return
+        if copying:
+            ended_ns = copying.ended_ns
+        data = {"checkpoint": str(untold.path), "cursor": untold.upload.cursor}
+        data |= {"blocking_ns": untold.blocking_ns, "staging_ns": ended_ns - untold.begun_ns}
+        self._journal.emit(Kind.CHECKPOINT_SAVED, data)
+
     def _give_up(self, path: Folder, error: BaseException) -> None:
-        self._problem = reason(error)
+        made_anew = is_change(error)
+        self._problem = None if made_anew else reason(error)
         if self._committer is not None:
-            if not self._raises:
-                problem = CheckpointError(self._problem)
+            if made_anew or not self._raises:
+                problem = CheckpointError(reason(error))
                 self._journal.warn(f"Checkpoint {path} could not be saved", problem)
-            if self._committer.clean_up(path, error):
+            if self._committer.clean_up(path, error) or made_anew:
                 self._pace.at_once = True
         self._clock.hurry()
 

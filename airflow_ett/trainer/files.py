@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,12 +33,14 @@ class Writer(dcp.FileSystemWriter):  # type: ignore[misc]  # torch is not typed 
     """Torch's writer into the folder ``path``; ``own`` are further files of this rank by name.
 
     They are written within torch's own collective step, so that an error reaches all ranks.
+    So is ``check`` called, once all is written; it raises what is wrong with the state.
     """
 
-    def __init__(self, path: Folder, own: Mapping[str, bytes]) -> None:
+    def __init__(self, path: Folder, own: Mapping[str, bytes], check: Callable[[], None]) -> None:
         super().__init__(str(path), sync_files=isinstance(path, Path))
         self.fs, self.path = _Files(), path
         self._own = own
+        self._check = check
 
     @property
     def checkpoint_id(self) -> str:
@@ -58,12 +60,14 @@ class Writer(dcp.FileSystemWriter):  # type: ignore[misc]  # torch is not typed 
             digest = hashlib.sha256(content).hexdigest()
             self.fs.written[name] = FileDigest(len(content), digest)
         try:
-            return super().write_data(plan, planner)
+            told = super().write_data(plan, planner)
         except RuntimeError as error:
             # Torch's archive writer complains of its position where the file system refused.
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
+        self._check()
+        return told
 
 
 class _Files(FileSystemBase):  # type: ignore[misc]

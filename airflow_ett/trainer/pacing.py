@@ -48,9 +48,12 @@ class Pace:
             self._last_ns = time.monotonic_ns()
         return 0 if self.at_once else self._last_ns + self._every_ns
 
-    def saved(self, blocking_ns: int | None = None) -> None:
-        """A save is over now, or has failed; where it is typical, it has blocked for so long."""
+    def saved(self) -> None:
+        """A save is over now, or has failed."""
         self._last_ns = time.monotonic_ns()
-        if self._auto is not None and blocking_ns is not None:
+
+    def learn(self, blocking_ns: int) -> None:
+        """A typical save has kept the training waiting for so long."""
+        if self._auto is not None:
             self._auto.learn(blocking_ns / 1e9)
             self._every_ns = int(self._auto.seconds * 1e9)

@@ -5,6 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
+from airflow_ett.errors import CheckpointError
+
+
+class ChangedError(CheckpointError):
+    """A state changed while it was copied: it is lost, and the next one is copied at once."""
+
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -19,6 +26,11 @@ def reason(error: BaseException) -> str:
     if not failures:
         return f"{type(error).__name__}: {error}"
     return "; ".join(f"rank {rank}: {reason(cause)}" for rank, (cause, _) in failures.items())
+
+
+def is_change(error: BaseException) -> bool:
+    """Whether a state has changed while it was copied, on whichever rank."""
+    return any(isinstance(cause, ChangedError) for cause in _causes(error))
 
 
 def is_full(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from airflow_ett.checkpoints import Checkpoint, FileDigest
 from airflow_ett.checkpoints.layout import Folder
@@ -19,17 +19,32 @@ from airflow_ett.trainer.ownstate import OwnState
 from airflow_ett.trainer.ranks import Ranks
 from airflow_ett.trainer.saveerrors import is_failure, reason
 
+if TYPE_CHECKING:
+    from airflow_ett.trainer.staging import Copy
+
 _Part = TypeVar("_Part")
+
+
+class Taken(NamedTuple):
+    """A state: what writes it, and what of it is still to be copied, if anything is."""
+
+    write: Callable[[], Mapping[str, FileDigest]]
+    copying: Copy | None
 
 
 class Shards:
     """Named objects with ``state_dict`` and ``load_state_dict``, and how they are saved and loaded.
 
-    Raises :class:`ConfigurationError` that names an object which cannot be saved.
+    ``before_step`` is called ahead of each step of one of the optimizers. Raises
+    :class:`ConfigurationError` that names an object which cannot be saved.
     """
 
-    def __init__(self, ranks: Ranks, objects: Mapping[str, Any]) -> None:
+    def __init__(
+        self, ranks: Ranks, objects: Mapping[str, Any], before_step: Callable[[], None]
+    ) -> None:
         import torch
+
+        from airflow_ett.trainer.staging import Stager
 
         # It says so on every save and load of a single process, where that is meant.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
@@ -37,7 +52,6 @@ class Shards:
         self._modules: dict[str, Any] = {}
         self._optimizers: dict[str, tuple[Any, Any]] = {}
         others: dict[str, Any] = {}
-        self._stager: Any = None
         kinds = torch.nn.Module, torch.optim.Optimizer
         for name, thing in objects.items():
             if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
@@ -50,28 +64,32 @@ class Shards:
         for name, thing in objects.items():
             if isinstance(thing, kinds[1]):
                 self._optimizers[name] = (self._owner(name, thing), thing)
+        optimizers = {name: optimizer for name, (_, optimizer) in self._optimizers.items()}
+        self._stager = Stager(self._modules, optimizers, before_step)
         self.own = OwnState(ranks, others)
         self._names = ", ".join([*self._modules, *self._optimizers, *others])
 
-    def take(self, folder: Folder, *, copy: bool) -> Callable[[], Mapping[str, FileDigest]]:
-        """Take the present state; return what writes it into the new ``folder``.
+    def take(self, folder: Folder, *, copy: bool, beside: bool = False) -> Taken:
+        """Take the present state, to be written into the new ``folder``.
 
-        All ranks call it, and then what it returns: that may be done on another thread, and tells
-        the first rank what all of them have written and synced. With ``copy`` the state may change
-        once this method returns: it is copied at once, and not during the next step, because a
-        forward pass already changes buffers.
+        All ranks call it, and then the ``write`` of what it returns: that may be done on another
+        thread, and tells the first rank what all of them have written and synced. With ``copy`` the
+        state may change once this method returns; with ``beside``, too, once ``copying`` is over as
+        far as only a step of an optimizer changes it.
 
         Raises :class:`CheckpointError` on every rank where any has failed.
         """
 
-        def mine() -> tuple[dict[str, Any], dict[str, bytes]]:
+        def mine() -> tuple[dict[str, Any], Copy | None, dict[str, bytes]]:
             folder.mkdir(parents=True, exist_ok=True)
             own = self.own.encode()
             state = self._state()
-            return self._copy(state) if copy else state, own
+            if not copy:
+                return state, None, own
+            return *self._stager.stage(state, beside=beside), own
 
-        state, own = self._agreed(mine)
-        return partial(self._write, folder, state, self.own.mine(own))
+        state, copying, own = self._agreed(mine)
+        return Taken(partial(self._write, folder, state, copying, self.own.mine(own)), copying)
 
     def load(self, checkpoint: Checkpoint, *, weights_only: bool = False) -> None:
         """Load a checkpoint into the objects, in place; ``weights_only`` the modules alone.
@@ -81,6 +99,7 @@ class Shards:
         """
         try:
             state = self._agreed(lambda: self._state(weights_only=weights_only))
+            self._stager.forget_steps()
             self._read(checkpoint.path, state)
             self._agreed(lambda: self._put_back(state))
             if not weights_only:
@@ -95,9 +114,7 @@ class Shards:
 
     def close(self) -> None:
         """Free the staging buffers."""
-        if self._stager is not None:
-            self._stager.close()
-            self._stager = None
+        self._stager.close()
 
     @property
     def _group(self) -> Any:
@@ -122,17 +139,6 @@ class Shards:
         part: _Part = done
         return part
 
-    def _copy(self, state: dict[str, Any]) -> dict[str, Any]:
-        import torch
-        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
-
-        if self._stager is None:
-            # One for all saves: it reuses its buffers, and only the first save pays for them.
-            pin = torch.cuda.is_available()
-            self._stager = DefaultStager(StagingOptions(pin, False, False, pin))
-        copied: dict[str, Any] = self._stager.stage(state)
-        return copied
-
     def _read(self, folder: Folder, state: dict[str, Any]) -> None:
         import torch.distributed.checkpoint as dcp
 
@@ -146,13 +152,15 @@ class Shards:
         )
 
     def _write(
-        self, folder: Folder, state: Any, own: Mapping[str, bytes]
+        self, folder: Folder, state: Any, copying: Copy | None, own: Mapping[str, bytes]
     ) -> Mapping[str, FileDigest]:
         import torch.distributed.checkpoint as dcp
 
         from airflow_ett.trainer.files import Writer
 
-        writer = Writer(folder, own)
+        if copying is not None:
+            copying.run()
+        writer = Writer(folder, own, partial(self._check, copying))
         dcp.save(
             state,
             storage_writer=writer,
@@ -163,6 +171,15 @@ class Shards:
         for files in self._ranks.gather(writer.written):
             written |= files
         return written
+
+    def _check(self, copying: Copy | None) -> None:
+        """Raise what was wrong with a copy; where the state has changed, all is copied at once."""
+        if copying is None:
+            return
+        copying.settle()  # writing takes longer than a change that was under way at its end
+        if copying.problem is not None:
+            self._stager.apart = False
+            raise copying.problem
 
     def _owner(self, name: str, optimizer: Any) -> Any:
         """Return the module whose parameters the optimizer steps."""
