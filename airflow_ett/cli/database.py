@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from airflow_ett import config
+from airflow_ett.cli import upkeep
+from airflow_ett.cli.opening import opened
 from airflow_ett.cli.streams import tell
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.events import RunDir
-from airflow_ett.metric.phases import configured
 from airflow_ett.metric.report import render
-
-if TYPE_CHECKING:
-    from airflow_ett.store import Store
 
 
 def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,25 +23,33 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     report.set_defaults(run=_report)
 
     ingest = commands.add_parser("ingest", help="read new lines of job logs into the database")
-    ingest.add_argument("folder", type=Path, metavar="RUN_DIR", help="a run directory or a root")
+    ingest.add_argument(
+        "place", metavar="RUN_DIR", help="a run directory or a root: a folder, or an fsspec URI"
+    )
     ingest.set_defaults(run=_ingest)
 
-    database = commands.add_parser("db", help="the database").add_subparsers(
-        required=True, metavar="ACTION"
+    database = commands.add_parser("db", help="the database: make, check, prune, export, rebuild")
+    actions = database.add_subparsers(required=True, metavar="ACTION")
+    make = actions.add_parser(
+        "upgrade",
+        help="create the tables or bring them to this version",
+        description="Create the tables or bring them to this version, in one transaction. Tables "
+        "that are not what their revision makes are left as they are.",
     )
-    database.add_parser(
-        "upgrade", help="create the tables or bring them to this version"
-    ).set_defaults(run=_upgrade)
-    database.add_parser("check", help="say whether the database can be used").set_defaults(
-        run=_check
+    make.set_defaults(run=_upgrade)
+    check = actions.add_parser(
+        "check",
+        help="say whether the database can be used",
+        description="Compare the tables with what this version needs. Nothing is changed.",
     )
+    check.set_defaults(run=_check)
+    upkeep.add_arguments(actions)
 
 
 def _report(options: argparse.Namespace) -> int:
     from airflow_ett.store import queries
 
-    store = _store()
-    store.check()
+    store = opened()
     dag_ids = None if options.dag_id is None else [options.dag_id]
     rows = queries.jobs(store, dag_ids=dag_ids, run_id=options.run_id)
     results = [row.result for row in rows]
@@ -60,20 +64,22 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _ingest(options: argparse.Namespace) -> int:
+    from airflow_ett.storage import open_readable
     from airflow_ett.store import ingest_root, ingest_run_dir
 
-    folder: Path = options.folder
-    if not folder.is_dir():
+    place: str = options.place
+    folder = Path(place)
+    is_folder = "://" not in place
+    if is_folder and not folder.is_dir():
         problem = "is no folder" if folder.exists() else "does not exist"
         raise ConfigurationError("RUN_DIR", f"{folder} {problem}")
-    store = _store()
-    store.check()
-    single = any(RunDir(folder).logs())
-    report = ingest_run_dir(store, folder) if single else ingest_root(store, folder)
+    store = opened()
+    single = bool(open_readable(place).logs())
+    report = ingest_run_dir(store, place) if single else ingest_root(store, place)
     for problem in report.problems:
         tell(problem)
     print(f"{len(report.jobs)} jobs, {report.new_events} new events, {report.bad_lines} bad lines")
-    if not single and not any(folder.glob("*/*/*/*/g*/launcher")):
+    if is_folder and not single and not any(folder.glob("*/*/*/*/g*/launcher")):
         root = config.load().run_root
         tell(f"no run directory lies below {folder}; the root is {root}")
     return 0
@@ -83,19 +89,16 @@ def _upgrade(_options: argparse.Namespace) -> int:
     from airflow_ett.store import upgrade
 
     upgrade(config.load().sql_alchemy_conn)
-    print(f"The ETT database {_store().address} is up to date.")
+    print(f"The ETT database {opened().address} is up to date.")
     return 0
 
 
 def _check(_options: argparse.Namespace) -> int:
-    store = _store()
-    store.check()
+    from airflow_ett.store import open_store
+    from airflow_ett.store.examine import examine
+
+    store = open_store(config.load().sql_alchemy_conn)
+    for oddity in examine(store):
+        tell(oddity)
     print(f"The ETT database {store.address} is up to date.")
     return 0
-
-
-def _store() -> Store:
-    from airflow_ett.store import open_store
-
-    settings = config.load()
-    return open_store(settings.sql_alchemy_conn, components=configured(settings))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_ett.cli import main
-from airflow_ett.events import LogWriter, RunDir
+from airflow_ett.events import LogWriter, RunDir, read_log
+from airflow_ett.storage import open_readable
 
 WriteJob = Callable[..., RunDir]
 Output = pytest.CaptureFixture[str]
@@ -51,6 +52,19 @@ def test_a_single_run_directory(tmp_path: Path, write_job: WriteJob, capsys: Out
     assert "nodes/bad.jsonl, byte 0: not a line of JSON" in output.err
     assert main(["report", "--run-id", "none"]) == 0
     assert "No job of run " in capsys.readouterr().out
+
+
+def test_a_root_in_an_object_store(tmp_path: Path, write_job: WriteJob, capsys: Output) -> None:
+    run = write_job(tmp_path / "runs")
+    place = open_readable("/".join(("memory://cli", *run.path.parts[-5:])))
+    for log in run.logs():
+        place.append(log.relative_to(run.path).as_posix(), read_log(log).events)
+    main(["db", "upgrade"])
+    assert main(["ingest", "memory://cli"]) == 0
+    assert "1 jobs, 19 new events, 0 bad lines" in capsys.readouterr().out
+    assert main(["ingest", place.place]) == 0
+    assert main(["ingest", "nowhere://cli"]) == 1
+    assert "airflow-ett: nowhere://cli: Protocol not known" in capsys.readouterr().err
 
 
 def test_late_evidence_makes_a_revision_that_is_told(
