@@ -1,16 +1,21 @@
-"""The questions that the pages, the CLI and the demo ask. All raise :class:`StoreError`."""
+"""The questions that the pages, the API, the CLI and the demo ask; all raise :class:`StoreError`.
+
+Sums over a period are those of :mod:`airflow_ett.store.periods`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Table, and_, func, or_, select, tuple_
 
-from airflow_ett.events import AttemptId
+from airflow_ett.events import AttemptId, Event
 from airflow_ett.store import tables
 from airflow_ett.store.engine import Store
+from airflow_ett.store.project import load_events
+from airflow_ett.store.scope import within
 
 _COLUMNS = (
     *("job", "deployment", "dag_id", "run_id", "task_id", "map_index", "generation"),
@@ -18,7 +23,11 @@ _COLUMNS = (
     *("ett_pct", "tts_ns", "nof", "accelerators", "revision", "updated_ns", "result"),
 )
 
-
+_LISTED = (
+    *(name for name in _COLUMNS if name != "result"),
+    *("attempts", "ttr_ns", "recoveries", "nof_by_cause", "components_ns"),
+)
+_DETAILS = (tables.submission, tables.attempt, tables.phase, tables.checkpoint, tables.publish)
 _HOUR_NS = 3_600 * 10**9
 
 
@@ -65,6 +74,109 @@ class PhaseRow:
     ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs: those of the DAGs (None: of every one), and of these what the rest leaves.
+
+    Jobs began at or after ``since_ns`` and before ``until_ns``; no ``states`` means each.
+    """
+
+    dag_ids: Collection[str] | None = None
+    deployment: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    states: Collection[str] = ()
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    def conditions(self, store: Store) -> list[ColumnElement[bool]]:
+        """Return them as conditions on ``ett_job``."""
+        job = tables.job.c
+        equal = (
+            (job.deployment, self.deployment),
+            (job.run_id, self.run_id),
+            (job.task_id, self.task_id),
+        )
+        found = [column == value for column, value in equal if value is not None]
+        if self.dag_ids is not None:
+            found.append(within(store, job.dag_id, self.dag_ids))
+        if self.states:
+            found.append(job.state.in_(self.states))
+        if self.since_ns is not None:
+            found.append(job.begin_ns >= self.since_ns)
+        if self.until_ns is not None:
+            found.append(job.begin_ns < self.until_ns)
+        return found
+
+
+class JobPlace(NamedTuple):
+    """Where a job stands in the list of all: the newest come first."""
+
+    begin_ns: int
+    job: str
+
+
+class EventPlace(NamedTuple):
+    """Where an event stands among those of its job: by writer, then by number."""
+
+    writer: str
+    seq: int
+
+
+def job_list(
+    store: Store, wanted: Wanted, *, after: JobPlace | None, limit: int
+) -> list[Mapping[str, Any]]:
+    """Return jobs without their results, newest first: those that stand behind ``after``."""
+    job = tables.job.c
+    query = select(*(job[name] for name in _LISTED)).where(*wanted.conditions(store))
+    if after is not None:
+        behind = or_(job.begin_ns < after.begin_ns, job.job > after.job)
+        query = query.where(and_(job.begin_ns <= after.begin_ns, behind))
+    query = query.order_by(job.begin_ns.desc(), job.job).limit(limit)
+    with store.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def dag_of(store: Store, job: str) -> str | None:
+    """Return the DAG of a job, None where there is no such job."""
+    with store.read() as connection:
+        query = select(tables.job.c.dag_id).where(tables.job.c.job == job)
+        found: str | None = connection.scalar(query)
+        return found
+
+
+def job_details(store: Store, job: str) -> dict[str, Any] | None:
+    """Return a job with its result, and its rows of the other tables by their names without
+    ``ett_``; None where there is no such job."""
+    columns = (tables.job.c[name] for name in (*_LISTED, "result"))
+    with store.read() as connection:
+        row = connection.execute(select(*columns).where(tables.job.c.job == job)).one_or_none()
+        if row is None:
+            return None
+        found: dict[str, Any] = dict(row._mapping)
+        for table in _DETAILS:
+            rows = connection.execute(_of_job(table, job)).mappings()
+            found[table.name.removeprefix("ett_")] = [dict(row) for row in rows]
+    return found
+
+
+def _of_job(table: Table, job: str) -> Any:
+    columns = [column for column in table.c if column.name != "job"]
+    key = [column for column in table.primary_key if column.name != "job"]
+    return select(*columns).where(table.c.job == job).order_by(*key)
+
+
+def events(store: Store, job: str, *, after: EventPlace | None, limit: int) -> list[Event]:
+    """Return the job's stored events that stand behind ``after``."""
+    event = tables.event.c
+    only = []
+    if after is not None:
+        only.append(tuple_(event.writer, event.seq) > tuple_(after.writer, after.seq))
+    order = (event.writer, event.seq)
+    with store.read() as connection:
+        return list(load_events(connection, job, *only, order=order, limit=limit))
+
+
 def jobs(
     store: Store,
     *,
@@ -82,7 +194,7 @@ def jobs(
     job = tables.job.c
     query = select(*(job[name] for name in _COLUMNS)).order_by(job.begin_ns.desc(), job.job)
     if dag_ids is not None:
-        query = query.where(job.dag_id.in_(list(dag_ids)))
+        query = query.where(within(store, job.dag_id, dag_ids))
     if run_id is not None:
         query = query.where(job.run_id == run_id)
     if task_id is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -15,8 +16,9 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from airflow_ett.errors import StoreError, StoreMismatch
+from airflow_ett.errors import StoreDamaged, StoreError, StoreMismatch
 from airflow_ett.metric import format as show
+from airflow_ett.ui import apidocs
 from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS
 from airflow_ett.ui.examples import first_steps
 from airflow_ett.ui.figures import spark_segments
@@ -57,15 +59,27 @@ def signed_out_page() -> str:
 
 
 def store_page(error: StoreError, *, now_ns: int, reference: str) -> str:
-    """503: the store is away, or its tables are another version's. Names no address and no user."""
+    """503: the store is away, or its tables are others than ours. Names no address and no user."""
     if isinstance(error, StoreMismatch):
         return _render("store_mismatch.html", found=error.found, needed=error.needed)
+    if isinstance(error, StoreDamaged):
+        return _render("store_damaged.html", reference=reference)
     return _render("store_away.html", now_ns=now_ns, reference=reference)
 
 
 def failed_page(reference: str) -> str:
     """500: anything else."""
     return _render("failed.html", reference=reference)
+
+
+def api_page(document: Mapping[str, Any]) -> str:
+    """The API's description, from its OpenAPI document."""
+    return _render(
+        "api.html",
+        about=document["info"]["description"],
+        operations=apidocs.operations(document),
+        models=apidocs.models(document),
+    )
 
 
 def content_security_policy() -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_ett import listener
+from airflow_ett import config, listener
+from airflow_ett.hooks.deployment import check_database
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Scope]]
@@ -35,7 +36,10 @@ class LazyApp:
 
 
 class EttPlugin(AirflowPlugin):
-    """The ETT% tab of every Dag, and the listener. Addresses are relative to keep a base path."""
+    """The ETT% tab of every Dag, and the listener. Addresses are relative to keep a base path.
+
+    Airflow tells on every page, and in its processes' logs, why a plugin could not be loaded.
+    """
 
     name = "airflow_ett"
     listeners = [listener]  # noqa: RUF012
@@ -48,3 +52,8 @@ class EttPlugin(AirflowPlugin):
             "url_route": "ett",
         }
     ]
+
+    @classmethod
+    def on_load(cls, *args: Any, **kwargs: Any) -> None:
+        """Raise :class:`ConfigurationError` where numbers would be lost."""
+        check_database(config.load())

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from airflow_ett.events import RunDir
 from airflow_ett.store import Store, ingest_root, queries
+from airflow_ett.store.queries import EventPlace, JobPlace, Wanted
 
 S = 1_000_000_000
 BEGIN = 1_790_000_000 * S
@@ -81,3 +82,64 @@ def test_how_often_a_dag_fails_is_one_a_day_until_history_says_otherwise(filled:
     assert rate("a") == pytest.approx((4 + 1) / (hours + 24))
     assert rate("a", BEGIN + 3 * 86_400 * S) == pytest.approx((1 + 1) / (90 / 3600 + 24))
     assert rate("never seen") == rate("a", deployment="staging") == 1 / 24
+
+
+def test_pages_of_jobs_neither_repeat_nor_skip(
+    filled: Store, tmp_path: Path, write_job: Callable[..., RunDir]
+) -> None:
+    for number in range(3):
+        # Begun in the same instant as a job that is there.
+        write_job(tmp_path, dag_id="b", run_id=f"tie-{number}", begin_ns=BEGIN + 2 * 86_400 * S)
+    ingest_root(filled, tmp_path)
+    whole = queries.job_list(filled, Wanted(), after=None, limit=100)
+    assert len(whole) == 8
+    assert [row["begin_ns"] for row in whole] == sorted(
+        (r["begin_ns"] for r in whole), reverse=True
+    )
+    seen, after = [], None
+    while page := queries.job_list(filled, Wanted(), after=after, limit=3):
+        seen += page
+        after = JobPlace(page[-1]["begin_ns"], page[-1]["job"])
+    assert seen == whole
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        (Wanted(dag_ids=["a"]), 4),
+        (Wanted(dag_ids=["a", "b", "none"]), 5),
+        (Wanted(dag_ids=[]), 0),
+        (Wanted(deployment="staging"), 0),
+        (Wanted(run_id="run-1", task_id="train"), 2),
+        (Wanted(states=["failed", "cancelled"]), 0),
+        (Wanted(states=["succeeded"], since_ns=BEGIN + 1, until_ns=BEGIN + 3 * 86_400 * S), 2),
+        (Wanted(run_id="' OR 1=1 --"), 0),
+        (Wanted(dag_ids=['a"', "a'", "[a]", "{a}", "\\"]), 0),
+    ],
+)
+def test_which_jobs_are_wanted(filled: Store, wanted: Wanted, count: int) -> None:
+    assert len(queries.job_list(filled, wanted, after=None, limit=100)) == count
+
+
+def test_a_job_with_its_rows(filled: Store) -> None:
+    row = queries.jobs(filled, dag_ids=["b"])[0]
+    assert queries.dag_of(filled, row.job) == "b"
+    found = queries.job_details(filled, row.job)
+    assert found is not None
+    counts = {n: len(found[n]) for n in ("submission", "attempt", "phase", "checkpoint", "publish")}
+    assert counts == {"submission": 2, "attempt": 2, "phase": 9, "checkpoint": 2, "publish": 0}
+    assert sum(phase["ns"] for phase in found["phase"]) == found["wall_ns"]
+    assert (found["attempts"], found["recoveries"], found["ttr_ns"]) == (2, 1, 40 * S)
+    assert queries.job_details(filled, "none") is queries.dag_of(filled, "none") is None
+
+
+def test_pages_of_events_go_by_writer_and_number(filled: Store) -> None:
+    job = queries.jobs(filled, dag_ids=["b"])[0].job
+    whole = queries.events(filled, job, after=None, limit=500)
+    assert {event.kind for event in whole} >= {"job_opened", "interval", "job_ended"}
+    seen, after = [], None
+    while page := queries.events(filled, job, after=after, limit=4):
+        seen += page
+        after = EventPlace(page[-1].writer, page[-1].seq)
+    assert seen == whole
+    assert queries.events(filled, "none", after=None, limit=5) == []

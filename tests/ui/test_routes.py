@@ -16,6 +16,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from airflow_ett.api.app import is_for_programs
 from airflow_ett.errors import StoreError, StoreMismatch
 from airflow_ett.ui.access import get_user
 from airflow_ett.ui.app import create_app
@@ -65,9 +66,13 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def _routes() -> list[APIRoute]:
+    """The pages' routes; those for programs are walked in tests/api/test_access.py."""
     routes = create_app(Site().source).routes
     assert all(isinstance(route, APIRoute) for route in routes)
-    return [route for route in routes if isinstance(route, APIRoute)]
+    found = [route for route in routes if isinstance(route, APIRoute)]
+    pages = [r for r in found if not is_for_programs(r.path) or r.path.endswith("/docs")]
+    assert len(pages) == 3
+    return pages
 
 
 @pytest.mark.parametrize("route", _routes(), ids=lambda route: route.path)
@@ -242,6 +247,20 @@ def test_pages_load_nothing_from_elsewhere(site: Site, report: Make) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe-eval" not in policy
     assert "script-src 'self' 'sha256-" in policy
+
+
+def test_the_api_is_described_on_a_page_of_our_own(site: Site) -> None:
+    answer = site.client().get("/api/v1/docs")
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    text = _text(answer.text)
+    assert "GET /api/v1/jobs " in text
+    assert "GET /api/v1/fleet/summary" in text
+    assert "percents 0 to 100" in text
+    targets = set(re.findall(r'href="#([^"]+)"', answer.text))
+    assert "JobPage" in targets
+    assert targets <= set(re.findall(r'<section id="([^"]+)"', answer.text))
+    assert not re.findall(r'(?:src|href)="https?:', answer.text)
 
 
 def _between(text: str, begin: str, end: str) -> str:
