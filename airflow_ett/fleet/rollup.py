@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,12 +16,16 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.store import Store, tables
+from airflow_ett.store.days import bounds, day_of
 from airflow_ett.store.engine import lock
 from airflow_ett.store.storable import row_of
+from airflow_ett.store.sums import COLUMNS, Sums
 
-_SECOND = 1_000_000_000
-_SUMMED = ("attempts", "wall_ns", "held_ns", "effective_ns")
-_COUNTED = ("components_ns", "accelerator_ns", "failures")
+_COUNTED = ("components_ns", "accelerator_ns")
+_AT_ONCE = 20_000
+"""Jobs of a transaction: until it ends, no ingest can change them."""
+
+_MOST_PORTIONS = 10_000
 
 
 def roll_up(store: Store, *, timezone: str) -> int:
@@ -36,19 +39,28 @@ def roll_up(store: Store, *, timezone: str) -> int:
         zone = ZoneInfo(timezone)
     except (KeyError, OSError, ValueError) as error:
         raise ConfigurationError("[ett] timezone", f"unknown time zone {timezone!r}") from error
-    return store.write(lambda connection: _roll_up(connection, zone))
+    made: set[str] = set()
+    for _ in range(_MOST_PORTIONS):
+        days, jobs = store.write(lambda connection: _roll_up(connection, zone))
+        made |= days
+        if jobs < _AT_ONCE:
+            break
+    return len(made)
 
 
-def _roll_up(connection: Connection, zone: ZoneInfo) -> int:
+def _roll_up(connection: Connection, zone: ZoneInfo) -> tuple[set[str], int]:
+    """Make the days of some jobs that have changed; return the days, and how many jobs."""
     lock(connection, "ett rollup")
     _forget_other_zones(connection, zone)
     job = tables.job.c
     changed = connection.execute(
         select(job.job, job.frozen, job.end_ns, job.rolled_up_day)
         .where(job.rolled_up.is_(False))
+        .order_by(job.end_ns, job.job)
+        .limit(_AT_ONCE)
         .with_for_update()
     ).all()
-    booked = {row.job: _day(row.end_ns, zone) if row.frozen else None for row in changed}
+    booked = {row.job: day_of(row.end_ns, zone) if row.frozen else None for row in changed}
     days = {day for row in changed for day in (booked[row.job], row.rolled_up_day) if day}
     for day in sorted(days):
         _make_day(connection, day, zone)
@@ -57,7 +69,7 @@ def _roll_up(connection: Connection, zone: ZoneInfo) -> int:
             update(tables.job).where(job.job == bindparam("id")),
             [{"id": id_, "rolled_up": True, "rolled_up_day": day} for id_, day in booked.items()],
         )
-    return len(days)
+    return days, len(changed)
 
 
 def _forget_other_zones(connection: Connection, zone: ZoneInfo) -> None:
@@ -69,13 +81,9 @@ def _forget_other_zones(connection: Connection, zone: ZoneInfo) -> None:
 
 def _make_day(connection: Connection, day: str, zone: ZoneInfo) -> None:
     job = tables.job.c
-    begin, end = _bounds(day, zone)
-    rows = connection.execute(
-        select(
-            *(job.deployment, job.dag_id, job.accelerators, job.components_ns, job.nof_by_cause),
-            *(job[name] for name in _SUMMED),
-        ).where(job.frozen, job.end_ns.between(begin, end))
-    )
+    begin, end = bounds(day, zone)
+    columns = (job.deployment, job.dag_id, *(job[name] for name in COLUMNS))
+    rows = connection.execute(select(*columns).where(job.frozen, job.end_ns.between(begin, end)))
     sums = _sum(row._mapping for row in rows)
     connection.execute(delete(tables.rollup).where(tables.rollup.c.day == day))
     if sums:
@@ -91,33 +99,17 @@ def _sum(jobs: Iterable[Mapping[Any, Any]]) -> Collection[dict[str, Any]]:
     ``accelerator_ns`` weighs ``wall``, ``held`` and ``effective`` with each job's accelerators;
     it is kept with the counts since a large fleet's sums pass 64 bits.
     """
-    totals: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
     counts: dict[tuple[str, str], dict[str, Counter[str]]] = {}
     for job in jobs:
         key = (job["deployment"], job["dag_id"])
-        totals[key].update({"jobs": 1, **{name: job[name] for name in _SUMMED}})
+        sums[key].add_job(*(job[name] for name in COLUMNS))
         count = counts.setdefault(key, {name: Counter() for name in _COUNTED})
         count["components_ns"].update(job["components_ns"])
-        count["failures"].update(job["nof_by_cause"])
         for measure in ("wall", "held", "effective"):
             count["accelerator_ns"][measure] += job["accelerators"] * job[f"{measure}_ns"]
     return [
-        {"deployment": deployment, "dag_id": dag_id, **totals[deployment, dag_id]}
+        {"deployment": deployment, "dag_id": dag_id, **sums[deployment, dag_id].row()}
         | {name: dict(counter) for name, counter in counts[deployment, dag_id].items()}
-        for deployment, dag_id in sorted(totals)
+        for deployment, dag_id in sorted(sums)
     ]
-
-
-def _day(instant_ns: int, zone: ZoneInfo) -> str:
-    moment = datetime.fromtimestamp(instant_ns // _SECOND, UTC)
-    return moment.astimezone(zone).date().isoformat()
-
-
-def _bounds(day: str, zone: ZoneInfo) -> tuple[int, int]:
-    """The day's first and last instant, in UTC nanoseconds, as far as a column holds them."""
-    first = date.fromisoformat(day)
-    begin, end = (
-        int(datetime.combine(d, time(), zone).timestamp()) * _SECOND
-        for d in (first, first + timedelta(days=1))
-    )
-    return begin, min(end - 1, 2**63 - 1)

@@ -10,25 +10,30 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from airflow_ett.errors import EventLogError
-from airflow_ett.events import Chunk, CursorRecord, Event, RunDir
+from airflow_ett.events import Chunk, CursorRecord, Event
 from airflow_ett.metric import Components
+from airflow_ett.storage import Readable
 from airflow_ett.store import tables
 from airflow_ett.store.engine import insert_new, is_about_values, lock, reason
 from airflow_ett.store.folds import Folds, JobFold
 from airflow_ett.store.project import load_events, project
+from airflow_ett.store.pruned import lacks_events
 from airflow_ett.store.report import IngestReport
+from airflow_ett.store.rundirs import source_name
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What storing a batch did, and why its job could not be measured, if so.
 
-    ``fold`` is the job's; it may be kept once the transaction is committed.
+    ``fold`` is the job's; it may be kept once the transaction is committed. ``incomplete``: raw
+    events of the job were pruned and are not all back, so it was not measured.
     """
 
     report: IngestReport
     failure: EventLogError | None = None
     fold: JobFold | None = None
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,12 @@ class Batch:
     ``offsets`` is where reading began, by log; 0 where it is not in there.
     """
 
-    run: RunDir
+    place: Readable
     logs: Sequence[str]
     offsets: Mapping[str, int]
     reads: Mapping[str, Chunk]
     cursor: CursorRecord | None
+    heartbeat_ns: int | None
     components: Components
     folds: Folds
 
@@ -57,42 +63,59 @@ class Batch:
         own = [event for event in events if event.job == job]
         if len(own) < len(events):
             foreign = len(events) - len(own)
-            problems.append(f"{self.run.path}: {foreign} events of other jobs than {job}, skipped")
-        new = insert_new(connection, tables.event, [_row(event) for event in own])
+            problems.append(
+                f"{self.place.place}: {foreign} events of other jobs than {job}, skipped"
+            )
+        first = not _has_events(connection, job)
+        new = insert_new(connection, tables.event, map(event_row, own))
         report = IngestReport(new, bad, problems=tuple(problems))
         try:
             with connection.begin_nested():
-                fold = self._project(connection, job, own, all_new=new == len(own))
+                fold = self._project(connection, job, own, all_new=new == len(own), first=first)
         # Anybody may write a log: whatever its events do to the metric is this job's trouble alone.
         except Exception as error:
             if not is_about_values(error):
                 raise
             failure = EventLogError(
-                f"The events of job {job} in {self.run.path} are stored but cannot be measured: "
+                f"The events of job {job} in {self.place.place} are stored but cannot be measured: "
                 f"{reason(error)}. The next ingest tries again."
             )
             failure.__cause__ = error
             return Stored(report, failure)
-        return Stored(replace(report, jobs=(job,)), fold=fold)
+        incomplete = fold is None and lacks_events(connection, job)
+        return Stored(replace(report, jobs=(job,)), fold=fold, incomplete=incomplete)
 
     def _project(
-        self, connection: Connection, job: str, own: Sequence[Event], *, all_new: bool
+        self, connection: Connection, job: str, own: Sequence[Event], *, all_new: bool, first: bool
     ) -> JobFold | None:
-        """Measure and replace the job's rows; return its fold unless the job has ended."""
+        """Measure and replace the job's rows; return its fold unless the job has ended.
+
+        ``all_new`` says that every one of ``own`` was stored now, ``first`` that none was before.
+        """
         open_interval = self._open_interval(connection, job)
         offsets = _offsets(connection, job)
         fold = self.folds.take(job)
         if fold is not None and all_new and fold.goes_on(offsets, own, open_interval):
             fold.add(own)
+        elif lacks_events(connection, job):
+            self._remember_reads(connection, job, offsets)
+            return None
         else:
-            fold = JobFold(job, load_events(connection, job), self.components)
+            stored = own if first and all_new else load_events(connection, job)
+            fold = JobFold(job, stored, self.components)
         now_ns = time.time_ns()
-        metric = fold.measure(open_interval, now_ns=now_ns, last_sign_ns=self.run.heartbeat_ns())
+        metric = fold.measure(open_interval, now_ns=now_ns, last_sign_ns=self.heartbeat_ns)
         project(connection, job, metric, fold.submitted, self.components, now_ns=now_ns)
+        fold.read_up_to(self._remember_reads(connection, job, offsets))
+        return None if metric.frozen else fold
+
+    def _remember_reads(
+        self, connection: Connection, job: str, offsets: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Note how far the logs are read; ``offsets`` is how far they had been. Return all."""
         moved = {name: self._moved(offsets.get(name, 0), name) for name in self.reads}
         _remember(connection, job, moved)
-        fold.read_up_to({**offsets, **moved})
-        return None if metric.frozen else fold
+        return {**offsets, **moved}
 
     def _open_interval(self, connection: Connection, job: str) -> Event | None:
         """Return what the trainer has not closed yet: measured with, never stored.
@@ -114,8 +137,12 @@ class Batch:
 
     def _quarantine(self, connection: Connection) -> tuple[int, list[str]]:
         rows = [
-            {"path": name, "offset": bad.offset, "problem": bad.problem}
-            for name, chunk in self.reads.items()
+            {
+                "path": source_name(self.place, bad.path.as_posix()),
+                "offset": bad.offset,
+                "problem": bad.problem,
+            }
+            for chunk in self.reads.values()
             for bad in chunk.bad
         ]
         texts = [f"{r['path']}, byte {r['offset']}: {r['problem']}" for r in rows]
@@ -141,7 +168,14 @@ def _offsets(connection: Connection, job: str) -> dict[str, int]:
     return {row.path: row.offset for row in rows}
 
 
-def _row(event: Event) -> dict[str, Any]:
+def _has_events(connection: Connection, job: str) -> bool:
+    event = tables.event.c
+    known = select(event.seq).where(event.job == job).limit(1)
+    return connection.scalar(known) is not None
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """Return an event as its row."""
     submission, scheduler_restart, elastic_restart = event.attempt or (None, None, None)
     return {
         "job": event.job,

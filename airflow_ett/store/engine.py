@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +21,10 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
-    inspect,
     make_url,
     select,
-    text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -39,12 +38,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from airflow_ett.errors import EventLogError, StoreError, StoreMismatch
 from airflow_ett.metric import COMPONENTS, Components
+from airflow_ett.store.arrays import insert_arrays
 from airflow_ett.store.folds import Folds
+from airflow_ett.store.revision import REVISION, stored_revision
 
-VERSION_TABLE = "ett_alembic_version"
-REVISION = "0004"
-"""The revision that this version needs. Revisions are numbered, so that their order is theirs."""
-
+_AT_ONCE = 5_000
 _SQLITE_BUSY = {5, 6}
 _SQLITE_TOO_BIG = 18
 _POSTGRES_BUSY = {"40001", "40P01", "55P03"}
@@ -93,12 +91,12 @@ class Store:
     def check(self) -> None:
         """Raise :class:`StoreMismatch` unless the tables are at this version's revision.
 
-        Raises :class:`StoreError` when the database does not answer.
+        It looks at the revision alone: :func:`airflow_ett.store.examine.examine` compares the
+        tables themselves. Raises :class:`StoreDamaged` where the revision cannot be told, and
+        :class:`StoreError` when the database does not answer.
         """
         with self.read() as connection:
-            found = None
-            if inspect(connection).has_table(VERSION_TABLE):
-                found = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+            found = stored_revision(connection, f"The ETT database {self.address}")
         if found is None:
             raise self._missing(f"The database {self.address} has no ETT tables")
         if found < REVISION:
@@ -199,14 +197,23 @@ def reason(error: Exception) -> str:
     return type(error).__name__ if isinstance(error, SQLAlchemyError) else repr(error)
 
 
-def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Insert the rows whose key is not there yet and return how many these were."""
-    if not rows:
-        return 0
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).on_conflict_do_nothing()
+def insert_new(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Insert the rows whose key is not there yet and return how many these were.
+
+    All rows have the same columns: whole numbers, texts and JSON.
+    """
+    insert_some = _insert_many if connection.dialect.name == "sqlite" else insert_arrays
+    left = iter(rows)
+    new = 0
+    while some := list(islice(left, _AT_ONCE)):
+        new += insert_some(connection, table, some)
+    return new
+
+
+def _insert_many(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    statement = sqlite.insert(table).on_conflict_do_nothing()
     counting = {"preserve_rowcount": True}
-    return connection.execute(statement, list(rows), execution_options=counting).rowcount
+    return connection.execute(statement, rows, execution_options=counting).rowcount
 
 
 def lock(connection: Connection, name: str) -> None:

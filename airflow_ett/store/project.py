@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, update
 
-from airflow_ett.events import AttemptId, Event
+from airflow_ett.events import USER_CAUSES, AttemptId, Event
 from airflow_ett.metric import Components, JobMetric
 from airflow_ett.store import tables
 from airflow_ett.store.storable import row_of, whole
@@ -17,6 +17,10 @@ _COPIED = (
     *("deployment", "dag_id", "run_id", "task_id", "map_index", "generation", "state", "quality"),
     *("frozen", "begin_ns", "end_ns", "wall_ns", "held_ns", "effective_ns", "ett_pct", "tts_ns"),
     *("nof", "nof_by_cause", "components_ns", "accelerators"),
+)
+_EVENT = (
+    *("writer", "seq", "time_ns", "kind", "rank", "data", "extra"),
+    *("submission", "scheduler_restart", "elastic_restart"),
 )
 _AT_ONCE = 5000
 
@@ -45,6 +49,7 @@ def project(
         return
     row = {name: result[name] for name in _COPIED}
     row |= {"attempts": len(result["attempts"]), "result": result, "mapping": components.digest}
+    row |= _recoveries(metric)
     if old is None or _numbers(old.result) != _numbers(result):
         revision = 1 if old is None else old.revision + bool(old.frozen)
         row |= {"revision": revision, "updated_ns": now_ns, "rolled_up": False}
@@ -55,31 +60,37 @@ def project(
     _replace(connection, job, _rows(metric, result, submitted))
 
 
-def load_events(connection: Connection, job: str) -> Iterator[Event]:
-    """Yield the stored events of ``job``, in no particular order."""
-    query = select(tables.event).where(tables.event.c.job == job)
-    for row in connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
-        yield Event(
-            job=row.job,
-            writer=row.writer,
-            seq=row.seq,
-            time_ns=row.time_ns,
-            kind=row.kind,
-            attempt=_attempt(row),
-            rank=row.rank,
-            data=row.data,
-            extra=row.extra,
-        )
+def load_events(
+    connection: Connection,
+    job: str,
+    *only: ColumnElement[bool],
+    order: Sequence[ColumnElement[Any]] = (),
+    limit: int | None = None,
+    at_once: int = _AT_ONCE,
+) -> Iterator[Event]:
+    """Yield the stored events of ``job`` that meet all conditions, in no order unless told one.
+
+    ``at_once`` is how many of them are in memory, at least.
+    """
+    columns = (tables.event.c[name] for name in _EVENT)
+    query = select(*columns).where(tables.event.c.job == job, *only).order_by(*order).limit(limit)
+    rows = connection.execute(query, execution_options={"yield_per": at_once})
+    for writer, seq, time_ns, kind, rank, data, extra, *attempt in rows:
+        yield Event(job, writer, seq, time_ns, kind, _attempt(attempt), rank, data, extra)
 
 
-def _attempt(row: Any) -> AttemptId | None:
-    if row.submission is None:
-        return None
-    return AttemptId(row.submission, row.scheduler_restart, row.elastic_restart)
+def _attempt(numbers: Sequence[Any]) -> AttemptId | None:
+    return None if numbers[0] is None else AttemptId(*numbers)
 
 
 def _numbers(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name != "published"}
+
+
+def _recoveries(metric: JobMetric) -> dict[str, int]:
+    """Sum up the recoveries that succeeded, those from a user's own restart aside."""
+    told = [one.ns for one in metric.ttr if one.recovered and one.cause not in USER_CAUSES]
+    return {"ttr_ns": sum(told), "recoveries": len(told)}
 
 
 def _rows(

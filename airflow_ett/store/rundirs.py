@@ -1,19 +1,39 @@
-"""Run directories below a root, and their logs to read on from where an ingest had stopped."""
+"""Run directories below a root, and their logs to read on from where an ingest had stopped.
+
+A root is a folder, or the URI of an object store's folder.
+"""
 
 from __future__ import annotations
 
 import logging
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_ett.events import Chunk, RunDir, read_log, slug
+from airflow_ett.events import Chunk, slug
+from airflow_ett.storage import FolderStorage, Readable
+from airflow_ett.storage.objects import ObjectStorage
 from airflow_ett.store.report import IngestReport
 from airflow_ett.store.storable import refusal
 
 _DEPTH = 5
+_AT_ONCE = 16
+"""Requests to an object store at the same time: each waits for an answer."""
+
 _log = logging.getLogger(__name__)
+
+
+def run_places(root: Path | str, deployment: str | None = None) -> Iterator[str]:
+    """Yield where jobs lie below ``root``, as folders or URIs, never through a link.
+
+    Raises ``OSError`` when an object store does not answer.
+    """
+    if isinstance(root, str) and "://" in root:
+        if deployment is None:
+            return iter(_descend_uri(root.rstrip("/"), _DEPTH))
+        return iter(_descend_uri(f"{root.rstrip('/')}/{slug(deployment)}", _DEPTH - 1))
+    return map(str, run_dirs(Path(root), deployment))
 
 
 def run_dirs(run_root: Path, deployment: str | None = None) -> Iterator[Path]:
@@ -23,43 +43,52 @@ def run_dirs(run_root: Path, deployment: str | None = None) -> Iterator[Path]:
     return _descend(run_root / slug(deployment), _DEPTH - 1)
 
 
-def find_logs(run: RunDir) -> tuple[dict[str, Path], IngestReport]:
-    """The logs by name, and a report of those whose file name is no text."""
-    logs = {_name(run, path): path for path in run.logs()}
-    odd = [name for name in logs if not name.isprintable()]
-    problems = tuple(f"{run.path}: the file name {logs.pop(n).name!r} is no text" for n in odd)
+def find_logs(place: Readable) -> tuple[dict[str, str], IngestReport]:
+    """The logs by the names of their sources, and a report of those whose file name is no text."""
+    logs = {source_name(place, log): log for log in place.logs()}
+    odd = [logs.pop(name) for name in list(logs) if not name.isprintable()]
+    names = (log.rpartition("/")[2] for log in odd)
+    problems = tuple(f"{place.place}: the file name {name!r} is no text" for name in names)
     return logs, IngestReport(problems=problems)
 
 
 def read_new(
-    logs: Mapping[str, Path], offsets: Mapping[str, int]
+    place: Readable, logs: Mapping[str, str], offsets: Mapping[str, int]
 ) -> tuple[dict[str, Chunk], IngestReport]:
-    """Read each log that has grown. One that has shrunk was replaced: from its begin again."""
+    """Read what is new in each log. One that has shrunk was replaced: from its begin again."""
     reads: dict[str, Chunk] = {}
     refused = 0
     problems: list[str] = []
-    for name, path in logs.items():
-        try:
-            facts = path.lstat()
-            start = offsets.get(name, 0)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size == start:
-                continue
-            chunk = read_log(path, start if start < facts.st_size else 0)
-        except OSError as error:
-            problems.append(f"{path}: {error.strerror or error}")
-            continue
-        if chunk.events or chunk.bad:
-            wrong = [(event, refusal(event)) for event in chunk.events]
+    for name, found in _read(place, logs, offsets):
+        if isinstance(found, OSError):
+            problems.append(f"{place.place}/{logs[name]}: {found.strerror or found}")
+        elif found.events or found.bad:
+            wrong = [(event, refusal(event)) for event in found.events]
             odd = [f"{name}, {e.writer:.40} event {e.seq}: {why}" for e, why in wrong if why]
             problems += odd
             refused += len(odd)
-            reads[name] = replace(chunk, events=tuple(e for e, why in wrong if not why))
+            reads[name] = replace(found, events=tuple(e for e, why in wrong if not why))
     return reads, IngestReport(bad_lines=refused, problems=tuple(problems))
 
 
-def _name(run: RunDir, log: Path) -> str:
-    """The log's path below the run root: the same wherever the root is mounted."""
-    return "/".join((*run.path.parts[-_DEPTH:], *log.relative_to(run.path).parts))
+def source_name(place: Readable, log: str) -> str:
+    """The path of a log, or of a part of it, below the root: the same wherever that is mounted."""
+    return "/".join((*place.place.split("/")[-_DEPTH:], log))
+
+
+def _read(
+    place: Readable, logs: Mapping[str, str], offsets: Mapping[str, int]
+) -> Iterable[tuple[str, Chunk | OSError]]:
+    def read(name: str) -> tuple[str, Chunk | OSError]:
+        try:
+            return name, place.read_log(logs[name], offsets.get(name, 0))
+        except OSError as error:
+            return name, error
+
+    if isinstance(place, FolderStorage):
+        return map(read, logs)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(read, logs))
 
 
 def _descend(folder: Path, depth: int) -> Iterator[Path]:
@@ -75,3 +104,15 @@ def _descend(folder: Path, depth: int) -> Iterator[Path]:
         return
     for child in children:
         yield from _descend(child, depth - 1)
+
+
+def _descend_uri(uri: str, depth: int) -> list[str]:
+    """Return the folders ``depth`` below a URI; those of one level are listed at the same time."""
+    level = [uri]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in range(depth):
+            names = pool.map(lambda each: ObjectStorage(each).folders(), level)
+            level = [
+                f"{each}/{name}" for each, found in zip(level, names, strict=True) for name in found
+            ]
+    return level

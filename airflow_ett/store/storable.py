@@ -19,6 +19,7 @@ NAME_LENGTH = 250
 
 _MOST = 2**63 - 1
 _DEEPEST = 40
+_NESTS = (dict, list)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -68,8 +69,7 @@ def _nearest(value: Any) -> int:
 
 
 def _is_flat(value: Any, depth: int = _DEEPEST) -> bool:
-    if isinstance(value, Mapping):
-        return depth > 0 and all(_is_flat(part, depth - 1) for part in value.values())
-    if isinstance(value, list):
-        return depth > 0 and all(_is_flat(part, depth - 1) for part in value)
-    return True
+    parts = value if isinstance(value, list) else value.values()
+    # Nearly all events hold plain values alone.
+    nested = [part for part in parts if isinstance(part, _NESTS)]
+    return depth > 0 and all(_is_flat(part, depth - 1) for part in nested)

@@ -21,9 +21,11 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 from airflow_ett.store.storable import LONGEST, NAME_LENGTH
+from airflow_ett.store.sums import MEASURES
 
 metadata = MetaData()
 
@@ -108,6 +110,9 @@ job = Table(
     _whole("effective_ns"),
     Column("ett_pct", Float),
     Column("tts_ns", BigInteger),
+    # The times to recover that succeeded, after failures, and how many these are.
+    Column("ttr_ns", BigInteger),
+    Column("recoveries", BigInteger),
     _whole("nof"),
     _json("nof_by_cause"),
     _json("components_ns"),
@@ -121,12 +126,30 @@ job = Table(
     # The rollup's bookkeeping: does it know this row, and under which day did it book it?
     Column("rolled_up", Boolean, nullable=False),
     Column("rolled_up_day", String),
-    # When the raw events of a job were exported, where the API holds them.
+    # When the raw events of a job were last exported, and how many.
     Column("exported_ns", BigInteger),
+    Column("exported_events", BigInteger),
+    # How many raw events were pruned: with fewer in the database the job is not measured again.
+    Column("pruned_events", BigInteger),
     Index("ix_ett_job_dag", "dag_id", "begin_ns"),
+    Index("ix_ett_job_run", "dag_id", "run_id"),
+    Index("ix_ett_job_state", "state", "begin_ns"),
     Index("ix_ett_job_begin", "begin_ns"),
     Index("ix_ett_job_end", "end_ns"),
-    Index("ix_ett_job_rolled_up", "rolled_up"),
+    # Of the few jobs that go on, or that the rollup doesn't know. Each database recognises the
+    # condition only as its own statements have it.
+    Index(
+        "ix_ett_job_live",
+        "dag_id",
+        sqlite_where=text("frozen = 0"),
+        postgresql_where=text("NOT frozen"),
+    ),
+    Index(
+        "ix_ett_job_changed",
+        "dag_id",
+        sqlite_where=text("rolled_up IS 0"),
+        postgresql_where=text("rolled_up IS false"),
+    ),
 )
 
 submission = Table(
@@ -213,6 +236,8 @@ rollup = Table(
     _json("components_ns"),
     _json("accelerator_ns"),
     _json("failures"),
+    *(_whole(name) for name in MEASURES),
+    Index("ix_ett_rollup_dag", "dag_id", "day"),
 )
 
 file = Table(

@@ -115,15 +115,67 @@ def test_days_are_those_of_the_configured_zone(
     ]
 
 
-def test_a_day_with_a_clock_change_holds_all_its_jobs(
-    store: Store, tmp_path: Path, write_job: WriteJob
+@pytest.mark.parametrize(
+    ("zone", "day", "begin", "hours"),
+    [
+        ("Europe/Berlin", "2026-10-25", "2026-10-25T00:00+02:00", 25),
+        ("Europe/Berlin", "2026-03-29", "2026-03-29T00:00+01:00", 23),
+        # Its clocks change by half an hour.
+        ("Australia/Lord_Howe", "2026-04-05", "2026-04-05T00:00+11:00", 24.5),
+        ("Australia/Lord_Howe", "2026-10-04", "2026-10-04T00:00+10:30", 23.5),
+        # Midnight itself does not exist: the day begins at one o'clock.
+        ("America/Asuncion", "2023-10-01", "2023-10-01T01:00-03:00", 23),
+        # This day was left out of the calendar; the one after it begins where it would have.
+        ("Pacific/Apia", "2011-12-31", "2011-12-31T00:00+14:00", 24),
+        ("Asia/Kathmandu", "2026-11-01", "2026-11-01T00:00+05:45", 24),
+        ("Pacific/Kiritimati", "2026-11-01", "2026-11-01T00:00+14:00", 24),
+        ("Etc/GMT+12", "2026-11-01", "2026-11-01T00:00-12:00", 24),
+    ],
+)
+def test_a_day_holds_what_ends_between_its_midnights(
+    store: Store, tmp_path: Path, write_job: WriteJob, zone: str, day: str, begin: str, hours: float
 ) -> None:
-    # 25 October 2026 lasts 25 hours in Berlin, from 22:00 UTC to 23:00 UTC.
-    begin = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp()) * S
-    for hour in range(25):
-        write_job(tmp_path, run_id=str(hour), begin_ns=begin + hour * 3600 * S)
-    assert _ingest_and_roll_up(store, tmp_path, "Europe/Berlin") == 1
-    assert [(row["day"], row["jobs"]) for row in _rollup(store)] == [("2026-10-25", 25)]
+    first = int(datetime.fromisoformat(begin).timestamp()) * S
+    last = first + int(hours * 3600) * S - S
+    ends = {"before": first - S, "first": first, "last": last, "after": last + S}
+    for name in ends:
+        write_job(tmp_path, run_id=name)
+    ingest_root(store, tmp_path)
+    for name, end_ns in ends.items():
+        job = tables.job
+        change = update(job).where(job.c.run_id == name).values(end_ns=end_ns)
+        store.write(lambda connection, change=change: connection.execute(change))
+    roll_up(store, timezone=zone)
+    assert {row["day"]: row["jobs"] for row in _rollup(store)}[day] == 2
+    assert sum(row["jobs"] for row in _rollup(store)) == 4
+    with store.read() as connection:
+        query = select(tables.job.c.run_id).where(tables.job.c.rolled_up_day == day)
+        assert set(connection.scalars(query)) == {"first", "last"}
+
+
+def test_many_changed_jobs_are_taken_in_portions(
+    store: Store, tmp_path: Path, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        write_job(tmp_path, run_id=str(number), begin_ns=_at(1 + number % 3, number))
+    write_job(tmp_path, run_id="live", ended=False)
+    ingest_root(store, tmp_path)
+    assert roll_up(store, timezone="UTC") == 3
+    whole = _rollup(store)
+    changes: list[int] = []
+    write = store.write
+
+    def counted(work: Any) -> Any:
+        changes.append(1)
+        return write(work)
+
+    monkeypatch.setattr(store, "write", counted)
+    monkeypatch.setattr("airflow_ett.fleet.rollup._AT_ONCE", 2)
+    write(lambda connection: connection.execute(update(tables.job).values(rolled_up=False)))
+    assert roll_up(store, timezone="UTC") == 3
+    assert _rollup(store) == whole
+    assert len(changes) == 5
+    assert roll_up(store, timezone="UTC") == 0
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", ""])

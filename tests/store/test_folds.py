@@ -190,7 +190,8 @@ def test_a_poll_reads_only_what_is_new(
         training.tell()
         clock.now_ns += 3 * S
         ingest_run_dir(store, training.run.path)
-    assert loads == [training.job]
+    # Not even the first: what was read from the logs is all that there is.
+    assert loads == []
 
 
 def test_what_another_store_ingested_is_noticed(
@@ -201,7 +202,7 @@ def test_what_another_store_ingested_is_noticed(
     other = open_store(url)
     ingest_run_dir(other, training.run.path)
     ingest_run_dir(store, training.run.path)
-    assert len(loads) == 3
+    assert len(loads) == 2
     check(store, url, training)
     other.close()
 
@@ -225,9 +226,9 @@ def test_an_ingest_that_was_overtaken_moves_no_log_back(
 
     monkeypatch.setattr(store, "write", overtaken)
     assert ingest_run_dir(store, training.run.path).new_events == 0
-    assert len(loads) == 2
+    assert len(loads) == 1
     assert ingest_run_dir(other, training.run.path).new_events == 0
-    assert len(loads) == 2
+    assert len(loads) == 1
     check(store, url, training)
     other.close()
 

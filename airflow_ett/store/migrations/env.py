@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from airflow_ett.store.engine import VERSION_TABLE
+from airflow_ett.store.revision import VERSION_TABLE
 from airflow_ett.store.tables import metadata
 
 context.configure(
