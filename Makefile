@@ -9,6 +9,8 @@ STAMP := .venv/.installed
 SOAK_RUNS ?= 3
 SOAK_KILLS ?= 100
 B ?= step
+# Half of the tests mostly wait for Airflow: they have a worker of their own, see tests/conftest.py.
+TWO := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 # Two threads of a small model only get into each other's way.
 export OMP_NUM_THREADS ?= 1
 
@@ -18,7 +20,7 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step, metric, launch or checkpoint: a benchmark of bench/, with its targets"
+	@echo "make bench   B=step, metric, launch, checkpoint or api: a benchmark of bench/, with its targets"
 	@echo "make soak    the long counts: SOAK_RUNS demos, N injections, SOAK_KILLS kills while saving"
 	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan"
 	@echo "make clean   remove the environment, the demo and all caches"
@@ -28,7 +30,7 @@ demo: $(STAMP)
 	@$(BIN)/airflow-ett demo $(if $(filter 0,$(KEEP)),--no-keep) $(if $(PORT),--port $(PORT))
 
 test: lint system
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(TWO)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .

@@ -1,5 +1,6 @@
 """Fixtures that more than one room uses."""
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -11,6 +12,31 @@ import pytest
 from airflow_ett.events import AttemptId, JobKey, LogWriter, RunDir, trainer_writer
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Among several workers, keep together what shares a server or a module's fixtures.
+
+    What a real Airflow is for goes to one worker: it takes longest, and mostly waits. The tests of
+    any other file stay together, and so do all files that use Postgres.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.split("::")[0])
+
+    return Groups(config, log)
+
+
+@functools.cache
+def _group(file: str) -> str:
+    text = (ROOT / file).read_text()
+    for server in ("airflow", "postgres"):
+        if f"pytest.mark.{server}" in text:
+            return server
+    return "postgres" if file.startswith("tests/store/") else file
 
 
 @pytest.fixture(scope="session")
