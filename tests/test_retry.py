@@ -51,7 +51,7 @@ def test_a_users_wish_is_not_retried() -> None:
         assert action(POLICY, TrainingFailed("x", cause=cause)) is RetryAction.FAIL
 
 
-@pytest.mark.parametrize("cause", set(Cause) - {Cause.USER_CANCELLED, Cause.USER_RESTART})
+@pytest.mark.parametrize("cause", sorted(set(Cause) - {Cause.USER_CANCELLED, Cause.USER_RESTART}))
 def test_every_other_cause_is_retried_unless_asked_otherwise(cause: Cause) -> None:
     assert action(POLICY, TrainingFailed("x", cause=cause)) is RetryAction.RETRY
     assert action(POLICY, KeyError("a bug")) is RetryAction.RETRY
