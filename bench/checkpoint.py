@@ -115,7 +115,7 @@ def torch_save(training: Training, folder: Path) -> None:
 
 
 def dcp_save(training: Training, folder: Path) -> None:
-    dcp.save(training.state, storage_writer=dcp.FileSystemWriter(folder), no_dist=True)
+    dcp.save(training.state, storage_writer=dcp.FileSystemWriter(folder))
 
 
 def ours(training: Training) -> Iterator[tuple[Save, ...]]:

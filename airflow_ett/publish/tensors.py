@@ -89,7 +89,7 @@ def read_tensors(folder: Folder, files: Collection[str], prefix: str) -> dict[st
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)
-            dcp.load(stored, storage_reader=_Reader(folder, metadata), no_dist=True)
+            dcp.load(stored, storage_reader=_Reader(folder, metadata))
     except (Exception, CheckpointException) as error:  # the latter is none of the former
         raise PublishError(f"{folder}: the tensors cannot be read: {error}") from error
     plain = {name[len(prefix) + 1 :]: tensor for name, tensor in stored.items()}

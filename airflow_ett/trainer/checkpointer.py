@@ -51,9 +51,11 @@ class Checkpointer:
     A save copies the state, and is written and committed beside the training, one at a time: the
     next one is put off until the last is committed. What only an optimizer's step changes is copied
     beside the training, too, and the step waits for the rest of it; the training waits for all
-    other copies. Nothing else may write to it before that step: a save that finds a change is lost
-    and made anew (only a change through ``.data`` is not found). With ``background`` False the
-    training waits for all of a save, which needs no memory for a copy.
+    other copies. Nothing else may write to it before that step: a save that finds a change is lost,
+    warned about whatever ``on_failed_save`` says, and made anew. What torch does not count as a
+    change is not found: one through ``.data``, or by a fused or foreach kernel that is called
+    outside of an optimizer's step. With ``background`` False the training waits for all of a save,
+    which needs no memory for a copy.
 
     A failed save is warned about and the training goes on: to stop it would lose for certain what
     the next save may still keep. With ``on_failed_save="raise"`` the next step raises instead. The

@@ -84,8 +84,8 @@ class CompileWatcher:
         except Exception as error:
             self._journal.warn("A compilation was not recorded", error)
 
-    def _callback(self, act: Callable[[Any], None]) -> Callable[[Any], None]:
-        def guarded(arguments: Any) -> None:
+    def _callback(self, act: Callable[[Any], None]) -> Callable[..., None]:
+        def guarded(arguments: Any = None) -> None:  # torch 2.6 passes none
             with self._guarded():
                 act(arguments)
 
@@ -110,8 +110,9 @@ class CompileWatcher:
             "lane": running.span.lane,
         }
         ended = running.span.begin + length + self._offset
-        trigger = str(getattr(arguments.callback_trigger, "name", "")).lower()
-        self._finished.append(_Finished(str(arguments.compile_id), trigger, ended, data))
+        compile_id = _compile_id() if arguments is None else arguments.compile_id
+        trigger = getattr(getattr(arguments, "callback_trigger", None), "name", "").lower()
+        self._finished.append(_Finished(str(compile_id), trigger, ended, data))
         self._hurry()
 
     def _report(self) -> None:
@@ -129,6 +130,11 @@ class CompileWatcher:
 
 def _callback_handler() -> Any:
     return getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+
+
+def _compile_id() -> Any:
+    """Return the id of what is being compiled on this thread."""
+    return sys.modules["torch._guards"].CompileContext.current_compile_id()
 
 
 def _cache_counts() -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from airflow_ett.errors import ConfigurationError
 
 _PULSE_NS = 1_000_000_000
+_FREED_S = 0.05
 
 
 class Decision(NamedTuple):
@@ -102,6 +103,9 @@ class Ranks:
             return
         import torch.distributed as dist
 
+        # A group's thread may have yet to free the tensors of its last collective, for which it
+        # needs the GIL. Older torch, such as 2.6, holds the GIL while it joins that thread.
+        time.sleep(_FREED_S)
         groups = self._talk, self.uploads
         self._talk = self.uploads = None
         for group in groups:

@@ -2,11 +2,13 @@
 
 Modules and optimizers go through torch's distributed checkpoint under their plain parameter names
 (compiled, wrapped or sharded as they may be), so that another world size can read them. The state
-of every other object, and the random numbers, each rank keeps for itself.
+of every other object, and the random numbers, each rank keeps for itself: also that of an optimizer
+which cannot step without a closure, such as LBFGS, for torch's has to step one to load its state.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -59,10 +61,10 @@ class Shards:
                 raise ConfigurationError(name, problem)
             if isinstance(thing, kinds[0]):
                 self._modules[name] = thing
-            elif not isinstance(thing, kinds[1]):
+            elif not isinstance(thing, kinds[1]) or _needs_closure(thing):
                 others[name] = thing
         for name, thing in objects.items():
-            if isinstance(thing, kinds[1]):
+            if isinstance(thing, kinds[1]) and name not in others:
                 self._optimizers[name] = (self._owner(name, thing), thing)
         optimizers = {name: optimizer for name, (_, optimizer) in self._optimizers.items()}
         self._stager = Stager(self._modules, optimizers, before_step)
@@ -148,7 +150,6 @@ class Shards:
             state,
             storage_reader=make_reader(folder),
             process_group=self._group,
-            no_dist=not self._ranks.several,
         )
 
     def _write(
@@ -165,7 +166,6 @@ class Shards:
             state,
             storage_writer=writer,
             process_group=self._group,
-            no_dist=not self._ranks.several,
         )
         written: dict[str, FileDigest] = {}
         for files in self._ranks.gather(writer.written):
@@ -213,3 +213,8 @@ class Shards:
         for name, (module, optimizer) in self._optimizers.items():
             if name in state:
                 set_optimizer_state_dict(module, optimizer, state[name])
+
+
+def _needs_closure(optimizer: Any) -> bool:
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty

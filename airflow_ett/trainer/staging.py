@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
+from airflow_ett.trainer.buffers import SMALL, Buffers, Pair, place_of
 from airflow_ett.trainer.saveerrors import ChangedError
 
 _PIECE = 1 << 24
@@ -118,7 +118,7 @@ class Stager:
         self._before_step = before_step
         self._pid = os.getpid()
         self._cuda = torch.cuda.is_available()
-        self._buffers = _Buffers(pin_memory=self._cuda)
+        self._buffers = Buffers(pinned=self._cuda)
         self._streams: dict[Any, Any] = {}
         self._stepped: set[int] = set()
         self._hooks: list[Any] = []
@@ -140,15 +140,13 @@ class Stager:
         """
         owned = self._find_owned() if beside and self.apart else {}
         self.forget_steps()
-        self._buffers.put_off = set(owned)
-        staged = self._buffers.stage(state, non_blocking=self._cuda)
-        if self._cuda:
-            torch.cuda.synchronize()
-        pairs, self._buffers.pairs = self._buffers.pairs, []
+        staged, pairs = self._buffers.copy(state, owned)
         if not pairs:
             return staged, None
-        pieces = (piece for pair in pairs for piece in _cut(*pair, self._stream(pair[1].device)))
-        return staged, Copy(pieces, [one for _, source in pairs for one in owned[_place(source)]])
+        for device in {pair.source.device for pair in pairs}:
+            self._fork(device)
+        pieces = (piece for pair in pairs for piece in self._cut(pair))
+        return staged, Copy(pieces, [one for pair in pairs for one in owned[place_of(pair.source)]])
 
     def close(self) -> None:
         """Free the buffers; the optimizers step freely again."""
@@ -173,16 +171,16 @@ class Stager:
             if isinstance(state, Mapping):
                 tensors |= {f"{key} of {name}": tensor for key, tensor in state.items()}
             for label, tensor in tensors.items():
-                local = _plain(tensor)
-                if local is None:
-                    continue
-                versions = [Owned(label, one, one._version) for one in (tensor, local)]
-                owned.setdefault(_place(local.untyped_storage()), []).extend(versions)
+                local = _local(tensor)
+                if local is not None:
+                    both = (tensor,) if local is tensor else (tensor, local)
+                    versions = [Owned(label, one, one._version) for one in both]
+                    owned.setdefault(place_of(local), []).extend(versions)
         for module in self._modules.values():
             for tensor in (*module.parameters(), *module.buffers()):
-                local = None if id(tensor) in parameters else _plain(tensor)
+                local = None if id(tensor) in parameters else _local(tensor)
                 if local is not None:
-                    owned.pop(_place(local.untyped_storage()), None)
+                    owned.pop(place_of(local), None)
         return owned
 
     def _stepping(self) -> Iterator[tuple[str, Any, Any]]:
@@ -199,44 +197,23 @@ class Stager:
                         if parameter.requires_grad:
                             yield names.get(id(parameter), name), parameter, optimizer
 
-    def _stream(self, device: torch.device) -> Any:
-        """Return the stream to copy from this device, behind all it was told to do so far."""
-        if device.type != "cuda":
-            return None
-        if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device)
-        stream = self._streams[device]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        return stream
+    def _fork(self, device: torch.device) -> None:
+        """Let what is copied from this GPU come behind all it was told to do so far."""
+        if device.type == "cuda":
+            stream = self._streams.setdefault(device, torch.cuda.Stream(device))
+            stream.wait_stream(torch.cuda.current_stream(device))
+
+    def _cut(self, pair: Pair) -> Iterator[Callable[[], None]]:
+        """Yield what copies it, piece by piece."""
+        stream = self._streams.get(pair.source.device)
+        for buffer, source in zip(
+            pair.buffer.split(_PIECE), pair.source.split(_PIECE), strict=True
+        ):
+            yield partial(_copy, buffer, source, stream)
 
 
-class _Buffers(StateDictStager):  # type: ignore[misc]  # torch is not typed here
-    """Torch's copies of storages; of those in ``put_off`` it only tells the ``pairs`` to copy.
-
-    A storage that has no buffer yet is copied at once.
-    """
-
-    def __init__(self, *, pin_memory: bool) -> None:
-        super().__init__(pin_memory=pin_memory)
-        self.put_off: set[int] = set()
-        self.pairs: list[tuple[Any, Any]] = []
-
-    def _stage_untyped_storage(self, storage: Any, non_blocking: bool = False) -> Any:
-        if _place(storage) in self.put_off and storage in self._cached_storage_mapping:
-            staged = self._cached_storage_mapping[storage]
-            if staged.size() == storage.size():
-                self.pairs.append((staged, storage))
-                return staged
-        return super()._stage_untyped_storage(storage, non_blocking=non_blocking)
-
-
-def _place(storage: Any) -> int:
-    """Return what tells a storage from any other."""
-    return int(storage.data_ptr())
-
-
-def _plain(tensor: Any) -> Any:
-    """Return the plain tensor on a CPU or a GPU that it is, or has here; None where it has none."""
+def _local(tensor: Any) -> Any:
+    """Return the part of it that is here, as a plain tensor on a CPU or a GPU, unless small."""
     if not isinstance(tensor, torch.Tensor):
         return None
     with torch.no_grad():
@@ -244,17 +221,7 @@ def _plain(tensor: Any) -> Any:
     plain = type(local) in (torch.Tensor, torch.nn.Parameter) and local.layout is torch.strided
     if not plain or local.is_inference() or local.device.type not in ("cpu", "cuda"):
         return None
-    return local if local.untyped_storage().size() else None
-
-
-def _cut(staged: Any, source: Any, stream: Any) -> Iterator[Callable[[], None]]:
-    """Yield what copies a storage, piece by piece."""
-    for to, piece in zip(_bytes(staged).split(_PIECE), _bytes(source).split(_PIECE), strict=True):
-        yield partial(_copy, to, piece, stream)
-
-
-def _bytes(storage: Any) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    return local if local.untyped_storage().nbytes() >= SMALL else None
 
 
 def _copy(staged: torch.Tensor, source: torch.Tensor, stream: Any) -> None:

@@ -114,7 +114,7 @@ class Site:
                 poison(model)
         folder = self.root / "checkpoints" / folder_name(cursor, AttemptId(1, 0, 0))
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        dcp.save(state, checkpoint_id=folder, no_dist=True)
+        dcp.save(state, checkpoint_id=folder)
         return self.commit(folder, cursor)
 
     def commit(self, folder: Path, cursor: int = 640) -> Path:

@@ -75,7 +75,7 @@ def test_byte_items_and_other_objects_are_not_read(tmp_path: Path) -> None:
         },
         "models": {"weight": torch.zeros(9)},
     }
-    dcp.save(state, checkpoint_id=folder, no_dist=True)
+    dcp.save(state, checkpoint_id=folder)
     files = {path.name for path in folder.iterdir()}
     tensors = read_tensors(folder, files, "model")
     assert sorted(tensors) == ["bias", "weight"]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,3 +111,39 @@ def covered() -> Callable[[list[Event]], list[tuple[int, int]]]:
         return found + ([(reached, end)] if reached < end else [])
 
     return gaps
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What holds back the copies beside a training, until the test opens it."""
+    from airflow_ett.trainer import staging
+    from tests.trainer.saving import Gate
+
+    made = Gate()
+    monkeypatch.setattr(staging, "_copy", made)
+    yield made
+    made.opened.set()
+
+
+@pytest.fixture
+def begin(job: Job, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """A function that begins a training that has saved once: so it has its buffers."""
+    from airflow_ett.trainer import staging
+    from tests.trainer.saving import Training
+
+    monkeypatch.setattr(staging, "SMALL", 1)  # its tensors are
+    made: list[Training] = []
+
+    def begin(objects: Mapping[str, Any], *inputs: Any, **options: Any) -> Training:
+        training = Training(job, objects, **options)
+        made.append(training)
+        training.step(*inputs)
+        training.save()
+        training.step(*inputs)
+        training.saver.join()
+        return training
+
+    yield begin
+    for training in made:
+        training.saver.join()
+        training.saver.close()

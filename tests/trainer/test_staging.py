@@ -1,185 +1,20 @@
-"""Copies beside the training: what a step changes waits for them, what else changes is found."""
+"""Copies beside the training: what a step changes waits for them."""
 
 from __future__ import annotations
 
-import copy
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from airflow_ett import checkpoints
-from airflow_ett.errors import CheckpointError
-from airflow_ett.events import Kind
-from airflow_ett.trainer.checkpointer import Checkpointer
-from airflow_ett.trainer.journal import Journal
-from airflow_ett.trainer.phases import Phases
-from airflow_ett.trainer.place import read_place
 from airflow_ett.trainer.ranks import Ranks
 from airflow_ett.trainer.shards import Shards
-from airflow_ett.trainer.stepclock import StepClock
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 from airflow_ett.trainer import staging  # noqa: E402
-
-
-class Diary(Journal):
-    """Keeps the events and warnings of one training; ``on_wait`` is called once a step waits."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.events: list[tuple[str, Any, int | None]] = []
-        self.warnings: list[str] = []
-        self.saving = False
-        self.on_wait: Callable[[], object] = lambda: None
-
-    def emit(
-        self, kind: str, data: Any = None, *, time_ns: int | None = None, seq: int | None = None
-    ) -> None:
-        self.events.append((kind, data, time_ns))
-        if kind == Kind.PHASE_BEGIN and data["phase"] == "checkpoint_save" and not self.saving:
-            self.on_wait()
-
-    def warn(self, what: str, error: BaseException | None = None) -> None:
-        self.warnings.append(f"{what}: {error}")
-
-
-class Training:
-    """A loop in this process, around ``model`` and what else is saved."""
-
-    def __init__(self, job: Any, objects: Mapping[str, Any], **options: Any) -> None:
-        place = read_place(job.environ())
-        assert place is not None
-        self.root = job.context.checkpoints
-        self.diary = Diary()
-        self.clock = StepClock(self.diary, (1, 0, 0, 0, 1), offset=0, on_edge=lambda: 0)
-        phases = Phases(self.diary, self.clock, 0)
-        self.objects = objects
-        self.saver = Checkpointer(place, self.diary, phases, self.clock, objects, 900, **options)
-        self.saver.at_edge(stop=False)
-
-    def backward(self, *inputs: Any) -> None:
-        """Run the model forward and backward."""
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-        loss = self.objects["model"](*inputs or (torch.randn(4, 8),)).square().mean()
-        scaler = self.objects.get("scaler")
-        (scaler.scale(loss) if scaler else loss).backward()
-
-    @property
-    def optimizers(self) -> list[Any]:
-        return [o for o in self.objects.values() if isinstance(o, torch.optim.Optimizer)]
-
-    def step(self, *inputs: Any) -> None:
-        """Do one whole step."""
-        self.backward(*inputs)
-        scaler = self.objects.get("scaler")
-        for optimizer in self.optimizers:
-            scaler.step(optimizer) if scaler else optimizer.step()
-        if scaler:
-            scaler.update()
-        self.clock.cursor += 1
-
-    def save(self, **options: Any) -> dict[str, Any]:
-        """Save; return what is to be found in the checkpoint."""
-        expected = copy.deepcopy({n: o.state_dict() for n, o in self.objects.items()})
-        self.diary.saving = True
-        self.saver.save(**options)
-        self.diary.saving = False
-        return expected
-
-    def told(self, seen: int = 0) -> list[Any]:
-        """Return what was told of saves after so many events."""
-        return [data for kind, data, _ in self.diary.events[seen:] if kind == Kind.CHECKPOINT_SAVED]
-
-    def waits(self, seen: int) -> list[int]:
-        """Return the lengths of the main lane's phases after so many events, in nanoseconds."""
-        begun, lengths = {}, []
-        for kind, data, time_ns in self.diary.events[seen:]:
-            if kind == Kind.PHASE_BEGIN and data["lane"] == "main":
-                assert data["phase"] == "checkpoint_save"
-                begun[data["span"]] = time_ns
-            elif kind == Kind.PHASE_END and data["span"] in begun:
-                lengths.append(time_ns - begun[data["span"]])
-        return lengths
-
-    @property
-    def committed(self) -> list[int]:
-        self.saver.join()
-        return [c.cursor for c in checkpoints.list_checkpoints(self.root)]
-
-    def assert_saved(self, expected: dict[str, Any]) -> None:
-        """The newest checkpoint is this state, bit by bit."""
-        self.saver.join()
-        newest = checkpoints.newest_verified(self.root)
-        assert newest is not None
-        for module in self.objects.values():
-            for tensor in _tensors(module.state_dict()):
-                tensor.fill_(7)
-        Shards(Ranks(1), self.objects, lambda: None).load(newest)
-        loaded = {name: thing.state_dict() for name, thing in self.objects.items()}
-        for saved, found in zip(_tensors(expected), _tensors(loaded), strict=True):
-            assert torch.equal(saved, found)
-
-
-def _tensors(state: Any) -> list[Any]:
-    if isinstance(state, torch.Tensor):
-        return [state]
-    parts = state.values() if isinstance(state, dict) else state
-    return [t for p in parts if isinstance(p, (dict, list, torch.Tensor)) for t in _tensors(p)]
-
-
-class Gate:
-    """Holds back the copies beside the training until it is opened; counts them."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.copied = 0
-
-    def __call__(self, staged: Any, source: Any, stream: Any) -> None:
-        assert self.opened.wait(10)
-        self.copied += 1
-        staged.copy_(source)
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    made = Gate()
-    monkeypatch.setattr(staging, "_copy", made)
-    yield made
-    made.opened.set()
-
-
-@pytest.fixture
-def begin(job: Any) -> Iterator[Callable[..., Training]]:
-    """A function that begins a training that has saved once: so it has its buffers."""
-    made: list[Training] = []
-
-    def begin(objects: Mapping[str, Any], *inputs: Any, **options: Any) -> Training:
-        training = Training(job, objects, **options)
-        made.append(training)
-        training.step(*inputs)
-        training.save()
-        training.step(*inputs)
-        training.saver.join()
-        return training
-
-    yield begin
-    for training in made:
-        training.saver.join()
-        training.saver.close()
-
-
-def layers() -> Any:
-    return torch.nn.Sequential(
-        torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 1)
-    )
-
-
-def adam(model: Any, **options: Any) -> Any:
-    return torch.optim.AdamW(model.parameters(), lr=1e-2, **options)
+from tests.trainer.saving import Gate, Training, adam, layers  # noqa: E402
 
 
 def test_a_step_waits_for_the_copy_and_the_wait_is_part_of_the_blocking(
@@ -275,80 +110,6 @@ def test_shared_weights_are_copied_once(begin: Callable[..., Training], gate: Ga
     training.assert_saved(expected)
 
 
-@pytest.mark.parametrize("policy", ["warn", "raise"])
-def test_weights_that_a_forward_pass_changes_lose_one_save_and_are_copied_at_once(
-    begin: Callable[..., Training], gate: Gate, policy: str
-) -> None:
-    model = torch.nn.Sequential(torch.nn.Embedding(4, 8, max_norm=0.1), torch.nn.Linear(8, 1))
-    inputs = torch.tensor([1, 2])
-    objects = {"model": model, "optimizer": adam(model)}
-    training = begin(objects, inputs, on_failed_save=policy)
-    training.save()
-    training.diary.on_wait = gate.opened.set
-    training.step(inputs)
-    assert training.committed == [1]
-    (warning,) = training.diary.warnings
-    assert "model.0.weight changed after the save" in warning
-    assert "From now on all is copied at once" in warning
-    assert training.told()[1:] == []
-    training.saver.at_edge(stop=False)  # at once, whatever the interval, and without raising
-    assert training.committed == [1, 3]
-    for _ in range(2):
-        training.step(inputs)
-        expected = training.save()
-        training.step(inputs)
-    training.assert_saved(expected)
-    assert len(training.diary.warnings) == 1
-
-
-def test_loading_into_the_weights_before_the_step_is_found(
-    begin: Callable[..., Training], gate: Gate
-) -> None:
-    model = layers()
-    training = begin({"model": model, "optimizer": adam(model)})
-    before = copy.deepcopy(model.state_dict())
-    training.save()
-    model.load_state_dict(before)
-    gate.opened.set()
-    assert training.committed == [1]
-    assert "model.0.weight" in training.diary.warnings[0]
-
-
-@pytest.mark.parametrize("unseen", ["compiled", "around it"])
-def test_what_steps_unseen_is_copied_at_once(
-    begin: Callable[..., Training], gate: Gate, unseen: str
-) -> None:
-    model = layers()
-    optimizer = adam(model)
-    if unseen == "compiled":
-        pytest.importorskip("torch._dynamo")
-        optimizer.step = torch.compile(optimizer.step, backend="eager")
-    else:
-        optimizer.step = optimizer.step.__func__.__wrapped__.__get__(optimizer)
-    training = begin({"model": model, "optimizer": optimizer})
-    expected = training.save()
-    training.step()
-    assert gate.copied == 0
-    training.assert_saved(expected)
-
-
-def test_a_copy_that_fails_is_a_failed_save_and_the_step_goes_on(
-    begin: Callable[..., Training], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise MemoryError("no more of it")
-
-    monkeypatch.setattr(staging, "_copy", fail)
-    model = layers()
-    training = begin({"model": model, "optimizer": adam(model)}, on_failed_save="raise")
-    training.save()
-    training.step()
-    assert training.committed == [1]
-    assert training.told()[1:] == []
-    with pytest.raises(CheckpointError, match="MemoryError: no more of it"):
-        training.saver.at_edge(stop=False)
-
-
 @pytest.mark.parametrize("end", ["last", "anchor"])
 def test_a_training_that_ends_without_another_step_keeps_its_save(
     begin: Callable[..., Training], gate: Gate, end: str
@@ -380,46 +141,46 @@ def test_a_closed_checkpointer_leaves_the_optimizer_as_it_was(job: Any) -> None:
     assert len(optimizer._optimizer_step_pre_hooks) == 0
 
 
-TWO = """
-import threading, time
-import torch, torch.distributed as dist
-from airflow_ett.trainer import Session, ranks, staging
+def test_an_optimizer_that_needs_a_closure_is_saved_and_loaded(job: Any) -> None:
+    def make() -> tuple[Any, Any]:
+        torch.manual_seed(1)
+        model = torch.nn.Linear(8, 1)
+        return model, torch.optim.LBFGS(model.parameters(), max_iter=2)
 
-ranks._PULSE_NS = 0  # they agree at every step
-copy, main = staging._copy, threading.current_thread()
+    def step(model: Any, optimizer: Any) -> None:
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = (model(inputs) - 1).square().mean()
+            loss.backward()
+            return loss
 
-def slow(*arguments):
-    if threading.current_thread() is not main:
-        time.sleep(0.1)
-    copy(*arguments)
+        optimizer.step(closure)
 
-staging._copy = slow
-with Session() as ett:
-    dist.init_process_group("gloo")
-    model = torch.nn.Linear(8, 8)
-    parallel = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    saver = ett.checkpointer(model=parallel, optimizer=optimizer, every_s=0.0)
-    start = saver.restore()
-    for number in ett.track(range(1, 17), cursor=start):
-        optimizer.zero_grad()
-        parallel(torch.randn(2, 8)).square().mean().backward()
-        copying = saver._untold is not None and saver._untold.copying is not None
-        if number < 12 and copying and dist.get_rank() == 1:
-            with torch.no_grad():
-                model.weight.mul_(1.0)
-        optimizer.step()
-        ett.step(number)
-        time.sleep(0.05)
-dist.destroy_process_group()
-"""
+    inputs = torch.randn(16, 8)
+    straight, twin = make(), make()
+    training = Training(job, {"model": straight[0], "optimizer": straight[1]})
+    step(*straight)
+    training.clock.cursor += 1
+    training.save()
+    step(*straight)
+    training.saver.join()
+    training.saver.close()
+    newest = checkpoints.newest_verified(training.root)
+    assert newest is not None
+    Shards(Ranks(1), {"model": twin[0], "optimizer": twin[1]}, lambda: None).load(newest)
+    step(*twin)
+    for one, other in zip(straight[0].parameters(), twin[0].parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
-def test_what_changes_on_one_rank_loses_the_save_of_all_of_them(job: Any) -> None:
-    agent = job.agent(TWO, "--nproc", "2")
-    _, told = agent.communicate(timeout=120)
-    assert agent.returncode == 0, told
-    assert told.count("rank 1: ChangedError: model.module.weight changed after the save") == 1
-    kept = checkpoints.list_checkpoints(job.context.checkpoints)
-    assert kept[-1].cursor == 16
-    assert len(job.events(Kind.CHECKPOINT_COMMITTED)) > 2
+def test_small_tensors_are_copied_at_once(
+    begin: Callable[..., Training], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 1))
+    training = begin({"model": model, "optimizer": adam(model)})
+    monkeypatch.setattr(staging, "SMALL", 8 * 4 * 4)
+    expected = training.save()
+    training.diary.on_wait = gate.opened.set
+    training.step()
+    assert gate.copied == 3  # one weight and its two moments
+    training.assert_saved(expected)
