@@ -17,8 +17,8 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
 
     It ingests what is pending below ``[ett] run_root`` and recomputes the per-day, per-DAG sums in
     ``ett_rollup``. It needs the ETT database; Airflow's own it never touches. Beside that it finds
-    trainings that go on although their Airflow task is over: ``[ett] reaper`` says whether they are
-    reported or cancelled.
+    trainings that go on although their Airflow task is over (``[ett] reaper`` says whether they are
+    reported or cancelled), and removes what is older than the options ``[ett] keep_…`` allow.
     """
     with DAG(
         dag_id,
@@ -29,10 +29,10 @@ def rollup_dag(dag_id: str = "ett_fleet_rollup", schedule: str | timedelta = "@h
         tags=["ett"],
         doc_md=(
             "Ingests pending job logs and sums them up per day and DAG; "
-            "finds trainings whose Airflow task is over."
+            "finds trainings whose Airflow task is over; removes what is old."
         ),
     ) as dag:
-        _ingest() >> _roll_up()
+        _ingest() >> _roll_up() >> _prune()
         _reap()
     return dag
 
@@ -69,6 +69,22 @@ def _roll_up() -> int:
     settings = config.load()
     with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
         return roll_up(store, timezone=settings.timezone)
+
+
+@task(task_id="prune")
+def _prune() -> dict[str, int]:
+    """Remove what is older than ``[ett] keep_…`` allow; return how many of each kind."""
+    from airflow_ett import config
+    from airflow_ett.fleet.prune import prune
+    from airflow_ett.store import open_store
+
+    settings = config.load()
+    with contextlib.closing(open_store(settings.sql_alchemy_conn)) as store:
+        removed = prune(settings, store)
+    for kind in removed:
+        for note in kind.kept:
+            log.warning("%s are kept: %s", kind.what, note)
+    return {kind.what: kind.count for kind in removed}
 
 
 @task(task_id="reap")

@@ -43,3 +43,22 @@ def test_the_reaper_is_apart_from_the_sums(
     monkeypatch.setattr("airflow_ett.hooks.reaper.reap", lambda settings: ["an orphan"])
     assert task.python_callable() == ["an orphan"]
     assert "an orphan" in caplog.text
+
+
+def test_it_removes_what_is_older_than_the_options_allow(
+    tmp_path: Path, write_job: Callable[..., RunDir], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/ett.db")
+    monkeypatch.setenv("AIRFLOW__ETT__RUN_ROOT", str(tmp_path / "runs"))
+    write_job(tmp_path / "runs")
+    dag = rollup_dag()
+    events = dag.get_task("ingest").python_callable()
+    dag.get_task("roll_up").python_callable()
+    prune = dag.get_task("prune")
+    assert prune.upstream_task_ids == {"roll_up"}
+    assert prune.python_callable() == {}
+    monkeypatch.setenv("AIRFLOW__ETT__KEEP_EVENTS", "1d")
+    with closing(open_store(config.load().sql_alchemy_conn)) as store:
+        kept = queries.jobs(store)
+        assert events in prune.python_callable().values()
+        assert queries.jobs(store) == kept
