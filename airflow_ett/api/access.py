@@ -21,18 +21,10 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Path, Request, status
 
+from airflow_ett.api.errors import Denied
 from airflow_ett.api.names import Name
 
 __all__ = ["Denied", "ReadableDag", "ReadableDags", "User", "get_user", "may_read"]
-
-
-class Denied(Exception):
-    """The signed-in user may not read the runs of this Dag, whether or not it exists."""
-
-    def __init__(self, dag_id: str, user: str) -> None:
-        super().__init__(f"{user} may not read the runs of {dag_id}")
-        self.dag_id = dag_id
-        self.user = user
 
 
 User = GetUserDep

@@ -76,9 +76,10 @@ def unpack(body: bytes, encoding: str | None, most: int) -> bytes:
 
     Raises ``HTTPException`` 413 where it is longer, 400 or 415 where it cannot be unpacked.
     """
-    if encoding in (None, "", "identity"):
+    coding = (encoding or "identity").lower()
+    if coding == "identity":
         return body
-    if encoding != "gzip":
+    if coding != "gzip":
         raise HTTPException(415, "Content-Encoding is gzip or none.")
     packed = zlib.decompressobj(_GZIP)
     try:

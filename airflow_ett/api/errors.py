@@ -9,15 +9,26 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from airflow_ett.api.access import Denied
 from airflow_ett.errors import StoreDamaged, StoreError, StoreMismatch
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 10
 
 
-def answer(error: Exception, path: str) -> Response:
-    """Return the answer to a request for ``path`` that failed so."""
+class Denied(Exception):
+    """The signed-in user may not read the runs of this Dag, whether or not it exists."""
+
+    def __init__(self, dag_id: str, user: str) -> None:
+        super().__init__(f"{user} may not read the runs of {dag_id}")
+        self.dag_id = dag_id
+        self.user = user
+
+
+def answer(error: Exception, path: str, retry_s: int = _RETRY_S) -> Response:
+    """Return the answer to a request for ``path`` that failed so.
+
+    While the database is away it may be asked again in ``retry_s`` seconds.
+    """
     if isinstance(error, Denied):
         return problem(403, f"You may not read the runs of the DAG {error.dag_id!r}.")
     if isinstance(error, RequestValidationError):
@@ -28,10 +39,10 @@ def answer(error: Exception, path: str) -> Response:
     if isinstance(error, StoreMismatch | StoreDamaged):
         text = "The ETT database is not as this version of airflow-ett needs it. "
         text += "Run `airflow-ett db check`, which says what to do."
-        return problem(503, text, {"Retry-After": str(_RETRY_S)}, reference)
+        return problem(503, text, {"Retry-After": str(retry_s)}, reference)
     if isinstance(error, StoreError):
         text = "The ETT database does not answer. Nothing is lost: ask again in a moment."
-        return problem(503, text, {"Retry-After": str(_RETRY_S)}, reference)
+        return problem(503, text, {"Retry-After": str(retry_s)}, reference)
     return problem(500, "This failed. The reason is in the api-server's log.", None, reference)
 
 
@@ -49,7 +60,7 @@ def problem(
 def logged(error: Exception, path: str) -> str:
     """Log a failure of ours and return the reference under which it is found."""
     reference = secrets.token_hex(4)
-    _log.error("ETT%% %s, reference %s: %s", path, reference, error, exc_info=error)
+    _log.error("ETT%% %r, reference %s: %s", path, reference, error, exc_info=error)
     return reference
 
 

@@ -7,23 +7,21 @@ which a client tells them from those of a proxy, or of Airflow's own pages.
 
 import asyncio
 import contextlib
-import logging
-import secrets
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, HTTPException, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from airflow_ett import config
+from airflow_ett.api import errors
 from airflow_ett.api.bodies import Room
 from airflow_ett.api.limits import Limiter
-from airflow_ett.errors import ConfigurationError, EventLogError, StoreError, TokenError
+from airflow_ett.errors import ConfigurationError, EventLogError, TokenError
 from airflow_ett.metric import configured as configured_components
 from airflow_ett.storage.tokens import Grant, secrets_of, verify
 from airflow_ett.storage.transport import HEADER
@@ -33,8 +31,12 @@ from airflow_ett.store.examine import examine
 
 _THREADS = 8
 _PATIENCE_S = 10.0
-_RETRY_S = "2"
-_log = logging.getLogger(__name__)
+_TURN_S = 10.0
+"""Within that many seconds a request's work begins: later, whoever asked has given up, and may have
+written something newer elsewhere."""
+
+_CHECK_S = 10.0
+_RETRY_S = 2
 _T = TypeVar("_T")
 
 Bearer = Annotated[
@@ -80,7 +82,7 @@ class Desk:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ett-api")
         self._lock = threading.Lock()
         self._backend: Backend | None = None
-        self._checked = False
+        self._checked_at: float | None = None
 
     async def grant(self, bearer: Bearer) -> Grant:
         """Return what the request's token grants. A dependency."""
@@ -120,7 +122,15 @@ class Desk:
         return await self._in_thread(lambda: work(self._ready()))
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        latest = time.monotonic() + _TURN_S
+
+        def in_turn() -> _T:
+            if time.monotonic() > latest:
+                problem = "Too much is waiting for the ETT database: try again in a moment."
+                raise HTTPException(503, problem, headers={"Retry-After": str(_RETRY_S)})
+            return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, in_turn)
 
     def _open(self) -> Backend:
         with self._lock:
@@ -129,9 +139,14 @@ class Desk:
 
     def _ready(self) -> Backend:
         backend = self._open()
-        if not self._checked:
+        if self._checked_at is None:
             examine(backend.store)
-            self._checked = True
+        elif time.monotonic() < self._checked_at + _CHECK_S:
+            return backend
+        else:
+            # Of a database upgraded meanwhile this version would take a refusal for the event's.
+            backend.store.check()
+        self._checked_at = time.monotonic()
         return backend
 
 
@@ -159,28 +174,11 @@ class Route(APIRoute):
 
 
 def _answer(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return _problem(error.status_code, str(error.detail), error.headers)
-    if isinstance(error, RequestValidationError):
-        where = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        return _problem(422, where)
     if isinstance(error, TokenError):
         challenge = None if error.forbidden else {"WWW-Authenticate": "Bearer"}
-        return _problem(403 if error.forbidden else 401, str(error), challenge)
+        return errors.problem(403 if error.forbidden else 401, str(error), challenge)
     if isinstance(error, ConfigurationError):
-        return _problem(503, str(error))
+        return errors.problem(503, str(error))
     if isinstance(error, EventLogError):
-        return _problem(422, str(error))
-    reference = secrets.token_hex(4)
-    _log.error("ETT%% API %s, reference %s", request.url.path, reference, exc_info=error)
-    if isinstance(error, StoreError):
-        text = (
-            "The ETT database does not answer, or is not at the version of the API server, whose "
-            f"log says more under {reference}. Try again later; nothing was lost."
-        )
-        return _problem(503, text, {"Retry-After": _RETRY_S})
-    return _problem(500, f"It failed; the API server's log says more under {reference}.")
-
-
-def _problem(status: int, detail: str, headers: Any = None) -> Response:
-    return JSONResponse({"detail": detail}, status, headers=headers)
+        return errors.problem(422, str(error))
+    return errors.answer(error, request.url.path, _RETRY_S)

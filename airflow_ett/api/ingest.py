@@ -7,7 +7,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel, Field
 
 from airflow_ett.errors import EventLogError, TokenError
-from airflow_ett.events import Event, decode
+from airflow_ett.events import Event, JobKey, Kind, decode
 from airflow_ett.storage.access import MOST_LINE, MOST_LINES, may_append
 from airflow_ett.storage.tokens import Grant
 from airflow_ett.store.append import Appender
@@ -95,7 +95,20 @@ def _judged(line: bytes) -> tuple[Event | None, str]:
 def _denial(event: Event, grant: Grant) -> str | None:
     if event.job != grant.job:
         return f"The event is of job {event.job:.40}, the token for {grant.job} alone."
+    if event.kind == Kind.JOB_OPENED and _is_of_another(event):
+        return "Its key is not the job's: the DAG, run and task of a job make its id."
     if not may_append(grant.role, event.writer, event.kind):
         what = f"{event.kind:.40} of {event.writer:.40}"
         return f"A trainer's token takes no {what}: that is a launcher's to tell."
     return None
+
+
+def _is_of_another(event: Event) -> bool:
+    """Return whether an event says that its job is of a DAG, run or task that it is not of."""
+    key = event.data.get("key")
+    if not key or not isinstance(key, dict):
+        return False
+    try:
+        return JobKey(**key).id != event.job
+    except TypeError:
+        return True

@@ -137,7 +137,10 @@ def _store_of(job: str, request: Request, user: User) -> Store:
     """Return the store if the user may read the job: else it looks as if there were none."""
     store = current_store()
     dag_id = queries.dag_of(store, job)
-    if dag_id is None or not may_read(dag_id, request, user):
+    # Of a job that nobody knows as much is asked, so that the time it takes tells nothing.
+    readable = may_read(dag_id or job, request, user)
+    # A job whose log does not say its DAG is nobody's yet.
+    if not dag_id or not readable:
         raise _unknown(job)
     return store
 

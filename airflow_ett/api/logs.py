@@ -26,6 +26,7 @@ from airflow_ett.api import ingest
 from airflow_ett.api.bodies import unpack
 from airflow_ett.api.guard import Backend, Desk, Route, configured
 from airflow_ett.api.limits import Limiter
+from airflow_ett.api.names import is_storable
 from airflow_ett.errors import TokenError
 from airflow_ett.storage.access import MOST_BODY, MOST_FILE, may_remove, may_write
 from airflow_ett.storage.http import NEXT
@@ -172,10 +173,12 @@ def _add_events(routes: APIRouter, desk: Desk) -> None:
 
 
 def _place(after: str) -> logged.Place:
-    seq, _, writer = after.partition(".")
-    if not (seq.isascii() and seq.isdecimal() and len(seq) < 20 and writer):
+    number, _, quoted = after.partition(".")
+    seq = int(number) if number.isascii() and number.isdecimal() else -1
+    writer = unquote(quoted)
+    if not (0 <= seq < 2**63 and writer and is_storable(writer)):
         raise HTTPException(422, f"after is what {NEXT} told.")
-    return logged.Place(unquote(writer), int(seq))
+    return logged.Place(writer, seq)
 
 
 def _add_rest(routes: APIRouter, desk: Desk) -> None:

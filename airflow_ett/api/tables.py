@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_STEERING = ("=", "+", "-", "@", "\t", "\r", "\n")
+_STEERING = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n")
 """What a spreadsheet takes for a formula, or lets one begin behind."""
 
 

@@ -5,6 +5,7 @@ Every failure comes out as :class:`StoreError`; no message holds a password or t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -125,6 +126,8 @@ class Store:
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.touch()
+            if not self.file.is_file():
+                raise OSError(errno.EINVAL, "it is no file")
         except OSError as error:
             raise StoreError(f"Cannot create the ETT database {self.file}: {error}") from error
         with self._translated():
@@ -226,18 +229,17 @@ def lock(connection: Connection, name: str) -> None:
 def _postgres(url: URL, patience_s: float) -> Engine:
     timeout = max(1, math.ceil(patience_s))
     options = {"connect_timeout": timeout, "application_name": "airflow-ett"}
-    engine = create_engine(url, pool_pre_ping=True, connect_args=options)
+    engine = create_engine(url, pool_pre_ping=True, connect_args=options, hide_parameters=True)
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
-        if connection.get_execution_options().get("ett_writes"):
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_ms(patience_s)}")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_ms(patience_s)}")
 
     return engine
 
 
 def _sqlite(url: URL, patience_s: float) -> Engine:
-    engine = create_engine(url)
+    engine = create_engine(url, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: Any) -> None:

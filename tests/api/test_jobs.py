@@ -194,11 +194,11 @@ def test_a_csv_has_the_same_rows(client: Client) -> None:
 
 
 def test_no_cell_is_a_formula() -> None:
-    texts = ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", 'a"b', "a,b", "a\nb", "plain"]
+    texts = ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", 'a"b', "a,b", "a\nb", "plain"]
     rows = [{"text": text, "number": -1, "none": None, "yes": True} for text in texts]
     read = list(csv.reader(io.StringIO(csv_text(rows, ["text", "number", "none", "yes"]))))
     assert [row[0] for row in read[1:]] == [
-        *("'=1+1", "'+1", "'-1", "'@x", "'\t=1", "'\r=1"),
+        *("'=1+1", "'+1", "'-1", "'@x", "'\t=1", "'\r=1", "'＝1"),
         *('a"b', "a,b", "a\nb", "plain"),
     ]
     assert read[1][1:] == ["-1", "", "true"]
@@ -273,6 +273,10 @@ def test_hostile_names_that_are_stored_come_back_as_text(
     anna = client("anna")
     assert anna.get("/api/v1/jobs").json()["jobs"][0]["dag_id"] == dag_id
     assert anna.get("/api/v1/jobs?format=csv").status_code == 200
+    if not dag_id:
+        # What names no DAG is of none that anybody may read.
+        assert anna.get(f"/api/v1/jobs/{job}").status_code == 404
+        return
     assert anna.get(f"/api/v1/jobs/{job}").json()["job"]["run_id"] == dag_id
     for number in range(1, 4):
         page = anna.get(f"/api/v1/jobs/{job}/events", params={"limit": number}).json()
@@ -284,6 +288,28 @@ def test_hostile_names_that_are_stored_come_back_as_text(
     if dag_id and "/" not in dag_id and "%" not in dag_id:
         summary = anna.get(f"/api/v1/dags/{quote(dag_id, safe='')}/summary")
         assert summary.json()["running"] == 1
+
+
+def test_a_job_without_a_dag_is_nobodys(
+    client: Client, manager: Any, jobs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log lacks the opened event. To an auth manager no DAG is any DAG."""
+    monkeypatch.setattr(manager, "is_authorized_dag", lambda **asked: not asked["details"].id)
+    monkeypatch.setattr("airflow_ett.store.queries.dag_of", lambda store, job: "")
+    for path in ("", "/events", "/events?dag_id=ranker"):
+        assert client("anna").get(f"/api/v1/jobs/{jobs['ranker run-0']}{path}").status_code == 404
+
+
+def test_a_job_that_is_none_costs_as_much_as_a_hidden_one(
+    client: Client, manager: Any, jobs: dict[str, str]
+) -> None:
+    """Else the time to the 404 would tell which runs of other DAGs exist."""
+    asked = []
+    for job in (jobs[f"{SECRET_DAG} run-0"], "0" * 20):
+        manager.asked.clear()
+        assert client("anna").get(f"/api/v1/jobs/{job}").status_code == 404
+        asked.append(len(manager.asked))
+    assert asked == [1, 1]
 
 
 def test_the_hidden_dag_is_there_at_all(client: Client) -> None:

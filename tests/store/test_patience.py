@@ -3,14 +3,16 @@
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from airflow_ett.errors import StoreError
 from airflow_ett.events import RunDir
-from airflow_ett.store import Store, ingest_run_dir, open_store, queries
+from airflow_ett.store import Store, ingest_run_dir, open_store, queries, upgrade
 from airflow_ett.store.engine import lock
 
 WriteJob = Callable[..., RunDir]
@@ -49,3 +51,23 @@ def test_a_locked_database_is_waited_for_no_longer_than_asked(
     assert queries.jobs(store) == []
     ingest_run_dir(store, run.path)
     assert len(queries.jobs(store)) == 1
+
+
+@pytest.mark.postgres
+def test_a_read_of_a_locked_table_waits_no_longer_than_asked(postgres: Any) -> None:
+    """As while a migration changes it: the API answers 503 then, and keeps its threads."""
+    postgres.psql("CREATE DATABASE ett_locked")
+    url = str(postgres.get_uri(database="ett_locked"))
+    upgrade(url)
+    with closing(open_store(url)) as other, closing(open_store(url, patience_s=0.5)) as store:
+
+        def hold(connection: Connection) -> float:
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 5000"))
+            connection.execute(text("LOCK TABLE ett_job IN ACCESS EXCLUSIVE MODE"))
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="lock timeout"):
+                queries.jobs(store)
+            return time.monotonic() - began
+
+        assert 0.4 < other.write(hold) < 2.5
+        assert queries.jobs(store) == []

@@ -117,10 +117,9 @@ def test_a_token_is_renewed_for_a_day_after_the_job_has_ended(api: Api, ask: Ask
     assert (latter.job, latter.role, latter.life_s) == (former.job, former.role, former.life_s)
     assert latter.expires > former.expires
     ended = {"state": "succeeded", "cause": None}
-    opened = {"key": {"deployment": "d", "dag_id": "g", "run_id": "r", "task_id": "t"}}
     now_ns = api.storage(JOB).now_ns()
     log = [
-        Event(JOB, "launcher-1", 0, now_ns - 2 * RENEWED_S * S, "job_opened", data=opened),
+        Event(JOB, "launcher-1", 0, now_ns - 2 * RENEWED_S * S, "job_opened"),
         Event(JOB, "launcher-1", 1, now_ns - RENEWED_S * S + 60 * S, "job_ended", data=ended),
     ]
     api.storage(JOB).append("launcher/e00000001.jsonl", log)
@@ -171,6 +170,7 @@ def test_a_database_that_is_away_is_no_secret_told(
         answer = _configured()
         assert answer.status_code == 503
         assert int(answer.headers["Retry-After"]) > 0
-        assert "database does not answer" in answer.json()["detail"]
+        assert "The ETT database" in answer.json()["detail"]
+        assert len(answer.json()["reference"]) == 8
         assert "127.0.0.1" not in answer.text
         assert "hidden" not in answer.text

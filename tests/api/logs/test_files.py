@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import quote, urlsplit
 
+import pytest
 import requests
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from airflow_ett.events import AttemptId, Event
 from airflow_ett.storage.access import MOST_FILE
@@ -116,3 +117,17 @@ def test_odd_questions_are_refused(ask: Ask) -> None:
         answer = ask("GET", f"/logs/{JOB}/events", role="trainer", params=query)
         assert answer.status_code == 422, query
         assert isinstance(answer.json()["detail"], str)
+
+
+def test_what_is_sent_does_not_reach_the_servers_log(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log's readers are not the job's."""
+    place = api.storage(JOB, patience_s=1)
+    place.write("replies/b", b"hunter2")
+    api.store.write(lambda connection: connection.execute(text("DROP TABLE ett_file")))
+    with pytest.raises(OSError, match="503"):
+        place.write("replies/a", b"hunter2")
+    assert "INSERT INTO ett_file" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert api.token(JOB)() not in caplog.text

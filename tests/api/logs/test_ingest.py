@@ -6,15 +6,17 @@ import gzip
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import requests
+from sqlalchemy import text
 
 from airflow_ett.events import AttemptId, CursorFile, Event, JobKey, encode
 from airflow_ett.storage.access import MOST_BODY, MOST_LINE, MOST_LINES
 from airflow_ett.store import queries
+from airflow_ett.store.revision import REVISION, VERSION_TABLE
 from tests.api.logs.conftest import JOB
 from tests.api.server import Api
 
@@ -83,6 +85,7 @@ def test_a_body_may_be_packed_and_has_a_bound(ask: Ask) -> None:
 
     good = encode(_event(0))
     assert post(gzip.compress(good)) == 200
+    assert post(gzip.compress(good), "GZIP") == 200
     assert post(good, "identity") == 200
     assert post(good, "br") == 415
     assert post(good) == 400
@@ -110,6 +113,22 @@ def _training(key: JobKey, now_ns: int) -> list[Event]:
         Event(job, writer, 0, begin, "session_started", first, 0, {"cursor_hwm": 0}),
         Event(job, writer, 1, begin + 40 * S, "interval", first, 0, interval),
     ]
+
+
+@pytest.mark.parametrize("more", [{}, {"from": "a later version"}])
+def test_a_job_cannot_pass_for_one_of_another_dag(ask: Ask, api: Api, more: dict[str, str]) -> None:
+    """Else whoever holds a job's token could fill another DAG's sums, and its readers' lists."""
+    key = JobKey("default", "ranker", "run-1", "train")
+    opened, *rest = _training(key, 10**18)
+    other = {**asdict(key), "dag_id": "secret-dag", **more}
+    body = encode(replace(opened, data={**opened.data, "key": other}))
+    token = api.token(key.id)()
+    answer = ask("POST", "/events", token=token, data=body + b"".join(map(encode, rest)))
+    assert (answer.json()["new"], [bad["line"] for bad in answer.json()["rejected"]]) == (3, [1])
+    assert "key is not the job's" in answer.text
+    assert [job.dag_id for job in queries.jobs(api.store)] == [""]
+    assert ask("POST", "/events", token=token, data=encode(opened)).json()["new"] == 1
+    assert [job.dag_id for job in queries.jobs(api.store)] == ["ranker"]
 
 
 def test_a_job_is_measured_with_its_cursor_and_its_heartbeat(
@@ -158,3 +177,20 @@ def test_events_that_cannot_be_measured_are_stored(
     place.append("nodes/t.jsonl", log[3:])
     (job,) = queries.jobs(api.store)
     assert job.effective_ns == 40 * S
+
+
+def test_a_database_that_was_upgraded_meanwhile_gets_nothing_from_an_old_server(
+    ask: Ask, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_ett.api.guard._CHECK_S", 0.0)
+    assert ask("POST", "/events", role="trainer", data=encode(_event(0))).status_code == 200
+    _set_revision(api, "9999")
+    answer = ask("POST", "/events", role="trainer", data=encode(_event(1)))
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    _set_revision(api, REVISION)
+    assert ask("POST", "/events", role="trainer", data=encode(_event(1))).json()["new"] == 1
+
+
+def _set_revision(api: Api, revision: str) -> None:
+    told = text(f"UPDATE {VERSION_TABLE} SET version_num = :told").bindparams(told=revision)
+    api.store.write(lambda connection: connection.execute(told))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from fastapi import HTTPException
 from starlette.requests import Request
 
-from airflow_ett.api import bodies, limits
+from airflow_ett.api import bodies, guard, limits
+from airflow_ett.api.guard import Desk
 from airflow_ett.api.limits import Limiter, Rate
 from airflow_ett.store import upgrade
 from tests.api.logs.conftest import JOB
@@ -62,6 +64,32 @@ def test_of_many_jobs_the_silent_ones_are_forgotten(monkeypatch: pytest.MonkeyPa
     assert len(limiter._bearers) == 3
     assert limiter.wait_s(49) > 0
     assert limiter.wait_s(0) == 0
+
+
+def test_what_waited_too_long_for_its_turn_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the database is locked: who gave up meanwhile may have written something newer."""
+    monkeypatch.setattr(guard, "_TURN_S", 0.1)
+    over, begun, late = threading.Event(), threading.Barrier(guard._THREADS + 1), []
+    desk = Desk(lambda: None, Limiter())  # type: ignore[arg-type, return-value]
+    desk._checked_at = time.monotonic()
+
+    def block(_: object) -> None:
+        begun.wait(30)
+        over.wait(30)
+
+    async def ask() -> None:
+        blocked = [asyncio.ensure_future(desk.run(block)) for _ in range(guard._THREADS)]
+        await asyncio.to_thread(begun.wait, 30)
+        waiting = asyncio.ensure_future(desk.run(late.append))
+        await asyncio.sleep(0.2)
+        over.set()
+        with pytest.raises(HTTPException) as raised:
+            await waiting
+        assert (raised.value.status_code, raised.value.headers) == (503, {"Retry-After": "2"})
+        await asyncio.gather(*blocked)
+
+    asyncio.run(ask())
+    assert late == []
 
 
 @pytest.fixture
