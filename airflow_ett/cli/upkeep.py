@@ -44,7 +44,7 @@ def add_arguments(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Write the raw events of jobs into a folder, as JSON lines in run directories. "
         "Where the API holds the job logs, events are pruned only after that.",
     )
-    export.add_argument("folder", type=Path, metavar="FOLDER", help="any but the run root")
+    export.add_argument("folder", metavar="FOLDER", help="a local one; any but the run root")
     export.add_argument("--dag-id", action="append", help="only this Dag's jobs; may be repeated")
     export.add_argument("--json", action="store_true", help="print all numbers as JSON")
     export.set_defaults(run=_export)
@@ -91,10 +91,13 @@ def _pruned(found: list[Pruned], head: str) -> str:
 def _export(options: argparse.Namespace) -> int:
     from airflow_ett.store.export import export
 
+    if "://" in options.folder:
+        problem = f"{options.folder} is an address; export to a folder, and copy that there"
+        raise ConfigurationError("FOLDER", problem)
     settings = config.load()
     done = export(
         opened(settings),
-        options.folder.absolute(),
+        Path(options.folder).absolute(),
         dag_ids=options.dag_id,
         not_below=settings.run_root,
         progress=Progress("jobs"),

@@ -20,8 +20,9 @@ _OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOL
 class LogWriter:
     """Appends the events of one writer to a file of its own.
 
-    Thread-safe. ``attempt`` and ``rank`` are the defaults of every event. A write raises
-    ``OSError`` and leaves at most a torn line, which readers never take for an event.
+    Thread-safe. ``attempt`` and ``rank`` are the defaults of every event; in a new file they are
+    numbered from ``first`` on. A write raises ``OSError`` and leaves at most a torn line, which
+    readers never take for an event.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class LogWriter:
         writer: str,
         attempt: AttemptId | None = None,
         rank: int | None = None,
+        first: int = 0,
     ) -> None:
         self.path = path
         self.job = job
@@ -42,7 +44,7 @@ class LogWriter:
         self._torn = False
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, _OPEN_FLAGS, 0o644)
-        self.next_seq = self._resume_seq()
+        self.next_seq = self._resume_seq(first)
 
     def append(
         self,
@@ -92,9 +94,9 @@ class LogWriter:
             raise OSError(errno.ENOSPC, text, str(self.path))
         self._torn = False
 
-    def _resume_seq(self) -> int:
+    def _resume_seq(self, first: int) -> int:
         events = read_log(self.path).events
-        return 1 + max((e.seq for e in events if e.writer == self.writer), default=-1)
+        return max((1 + e.seq for e in events if e.writer == self.writer), default=first)
 
 
 @dataclass(frozen=True, slots=True)

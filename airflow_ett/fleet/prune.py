@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from airflow_ett.config import Settings
+from airflow_ett.errors import ConfigurationError
 from airflow_ett.launch.schedulers.leftovers import leftovers, remove, sweep
 from airflow_ett.store import Store, tables
 from airflow_ett.store.oldcheckpoints import prune_checkpoints
@@ -43,9 +44,12 @@ def _prune(settings: Settings, store: Store, now: int, *, dry_run: bool) -> Iter
                 store, str(root), checkpoints, inside="checkpoints", dry_run=dry_run
             )
         if settings.checkpoint_root:
-            found += prune_checkpoints(
-                store, settings.checkpoint_root, checkpoints, dry_run=dry_run
-            )
+            try:
+                found += prune_checkpoints(
+                    store, settings.checkpoint_root, checkpoints, dry_run=dry_run
+                )
+            except ConfigurationError as error:
+                found += Pruned(found.what, kept=(f"[ett] checkpoint_root: {error}",))
         yield found
     runs = _before(now, settings.keep_run_dirs)
     if runs is not None:

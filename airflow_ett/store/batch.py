@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, insert, select
 
 from airflow_ett.errors import EventLogError
 from airflow_ett.events import Chunk, CursorRecord, Event
@@ -20,6 +21,7 @@ from airflow_ett.store.project import load_events, project
 from airflow_ett.store.pruned import lacks_events
 from airflow_ett.store.report import IngestReport
 from airflow_ett.store.rundirs import source_name
+from airflow_ett.store.sources import find_sources, forget_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +132,9 @@ class Batch:
         return None if connection.scalar(select(event.seq).where(*same)) is not None else found
 
     def _job(self, connection: Connection) -> str | None:
-        known = select(tables.source.c.job).where(tables.source.c.path.in_(self.logs)).limit(1)
-        stored: str | None = connection.scalar(known)
+        stored = (source.job for source in find_sources(connection, self.logs))
         first = (event.job for chunk in self.reads.values() for event in chunk.events)
-        return stored or next(first, None)
+        return next(chain(stored, first), None)
 
     def _quarantine(self, connection: Connection) -> tuple[int, list[str]]:
         rows = [
@@ -156,10 +157,9 @@ class Batch:
 
 def _remember(connection: Connection, job: str, offsets: Mapping[str, int]) -> None:
     if offsets:
-        source = tables.source
-        connection.execute(delete(source).where(source.c.path.in_(list(offsets))))
+        forget_sources(connection, offsets)
         rows = [{"path": log, "job": job, "offset": offset} for log, offset in offsets.items()]
-        connection.execute(insert(source), rows)
+        connection.execute(insert(tables.source), rows)
 
 
 def _offsets(connection: Connection, job: str) -> dict[str, int]:

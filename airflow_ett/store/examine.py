@@ -35,11 +35,14 @@ _Named = Mapping[str, Any]
 
 
 class _Layout(NamedTuple):
-    """What is there, by table: columns by name, the key's columns, indexes' columns by name."""
+    """What is there, by table: columns by name, the key's columns, indexes' columns by name, the
+    names of what else must be unique.
+    """
 
     columns: _Named
     keys: _Named
     indexes: _Named
+    unique: _Named
 
 
 def examine(store: Store) -> list[str]:
@@ -87,6 +90,8 @@ def _lacks(there: _Layout, wanted: MetaData, *, sqlite: bool) -> Iterator[str]:
             names = [column.name for column in index.columns]
             if there.indexes[table.name].get(str(index.name)) != names:
                 yield f"{table.name} needs the index {index.name} on ({', '.join(names)})"
+        for name in sorted(there.unique[table.name]):
+            yield f"{table.name} must not be unique by {name}: rows would be lost without a word"
 
 
 def _wrong_columns(
@@ -147,11 +152,12 @@ def _oddities(there: _Layout) -> Iterator[str]:
 def _layout(connection: Connection) -> _Layout:
     wanted = sorted(own_tables(connection))
     if not wanted:
-        return _Layout({}, {}, {})
+        return _Layout({}, {}, {}, {})
     inspector = inspect(connection)
     columns = inspector.get_multi_columns(filter_names=wanted)
     keys = inspector.get_multi_pk_constraint(filter_names=wanted)
     indexes = inspector.get_multi_indexes(filter_names=wanted)
+    unique = inspector.get_multi_unique_constraints(filter_names=wanted)
     return _Layout(
         {
             name: {column["name"]: column for column in found}
@@ -161,5 +167,10 @@ def _layout(connection: Connection) -> _Layout:
         {
             name: {i["name"]: i["column_names"] for i in found}
             for (_, name), found in indexes.items()
+        },
+        {
+            name: {str(one["name"]) for one in found}
+            | {str(one["name"]) for one in indexes[schema, name] if one["unique"]}
+            for (schema, name), found in unique.items()
         },
     )

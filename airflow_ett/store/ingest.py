@@ -25,6 +25,7 @@ from airflow_ett.store.folds import Folds
 from airflow_ett.store.pruned import RUN_DIR_MARK, lacks_events
 from airflow_ett.store.report import IngestReport
 from airflow_ett.store.rundirs import find_logs, read_new, run_places
+from airflow_ett.store.sources import find_sources
 
 _AT_ONCE = 8
 """Places in an object store that are looked into at the same time: each waits for answers."""
@@ -58,9 +59,10 @@ def _opened(place: Path | str) -> Readable:
 def _ingest(store: Store, place: Readable, folds: Folds) -> _Outcome:
     cursor = _cursor(place)
     logs, nameless = find_logs(place)
-    source = tables.source
+    if not logs:
+        return nameless, None
     with store.read() as connection:
-        rows = connection.execute(select(source).where(source.c.path.in_(list(logs)))).all()
+        rows = find_sources(connection, logs)
         jobs = {row.job for row in rows}
         settled = _are_settled(connection, jobs, store.components.digest)
     if not rows and place.read(RUN_DIR_MARK) is not None:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from airflow_ett.checkpoints import Checkpoint, discard, folder, list_checkpoints
 from airflow_ett.checkpoints.layout import Folder, listing, parse_name
-from airflow_ett.errors import EttError
+from airflow_ett.errors import CheckpointError, EventLogError
 from airflow_ett.events import JobKey
 from airflow_ett.store import tables
 from airflow_ett.store.engine import Store
@@ -35,7 +35,8 @@ def prune_checkpoints(
     :class:`StoreError`; what cannot be removed is told in ``kept``.
     """
     total = Pruned(_WHAT)
-    for own in _folders(folder(root), _DEPTH):
+    closed: list[str] = []
+    for own in _folders(folder(root), _DEPTH, closed):
         place = own / inside if inside else own
         try:
             if place.is_symlink() or not place.is_dir():
@@ -43,9 +44,11 @@ def prune_checkpoints(
             if not any(parse_name(path.name) for path in listing(place)):
                 continue
             total += _prune(store, root, own, place, before_ns, dry_run=dry_run)
-        except (OSError, EttError) as error:
-            total += Pruned(_WHAT, kept=(f"{place}: {error}",))
-    return total
+        except FileNotFoundError:
+            continue  # another pruning, or its owner, is at it
+        except (OSError, CheckpointError, EventLogError) as error:
+            closed.append(f"{place}: {error}")
+    return total + Pruned(_WHAT, kept=tuple(closed))
 
 
 def _prune(
@@ -115,13 +118,21 @@ def _anchors(connection: Connection, job: str) -> set[str]:
     return {uri.rstrip("/").rpartition("/")[2] for uri in uris}
 
 
-def _folders(top: Folder, depth: int) -> Iterator[Folder]:
-    """Yield the folders that lie ``depth`` below, never through a link."""
+def _folders(top: Folder, depth: int, closed: list[str]) -> Iterator[Folder]:
+    """Yield the folders that lie ``depth`` below, never through a link.
+
+    What cannot be looked into is told in ``closed``.
+    """
     if depth == 0:
         yield top
         return
-    if not top.is_dir():
+    try:
+        inside = listing(top) if top.is_dir() else []
+        children = [child for child in inside if child.is_dir() and not child.is_symlink()]
+    except FileNotFoundError:
         return
-    for child in listing(top):
-        if child.is_dir() and not child.is_symlink():
-            yield from _folders(child, depth - 1)
+    except OSError as error:
+        closed.append(f"{top}: {error}")
+        return
+    for child in children:
+        yield from _folders(child, depth - 1, closed)

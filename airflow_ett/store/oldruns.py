@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from airflow_ett.checkpoints.layout import parse_name
-from airflow_ett.errors import EttError
+from airflow_ett.checkpoints.layout import LEASE
+from airflow_ett.errors import EventLogError
 from airflow_ett.events import JobKey, RunDir
 from airflow_ett.storage import FolderStorage
 from airflow_ett.store import tables
@@ -30,9 +30,11 @@ from airflow_ett.store.engine import Store
 from airflow_ett.store.pruned import RUN_DIR_MARK
 from airflow_ett.store.retention import Pruned, newest_event_ns
 from airflow_ett.store.rundirs import find_logs, run_dirs
+from airflow_ett.store.sources import find_sources
 
+_WHAT = "run directories"
 _BULK = ("nodes", "replies", "cursor")
-_job, _source = tables.job.c, tables.source.c
+_job = tables.job.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,11 @@ class _Old:
 
     @property
     def holds_checkpoints(self) -> bool:
+        """Whether there are checkpoints, or what else somebody keeps there, perhaps elsewhere."""
         folder = self.path / "checkpoints"
-        return _is_folder(folder) and any(parse_name(p.name) for p in folder.iterdir())
+        return folder.is_symlink() or (
+            _is_folder(folder) and any(path.name != LEASE for path in folder.iterdir())
+        )
 
 
 def prune_run_dirs(
@@ -56,67 +61,70 @@ def prune_run_dirs(
     One with checkpoints keeps these unless it is older than ``checkpoints_before_ns``, too (None:
     for ever). Raises :class:`StoreError`; what cannot be removed is told in ``kept``.
     """
-    total = Pruned("run directories")
-    for base, generations in _task_instances(root):
-        if len(generations) == 1 and not _holds_bulk(generations[0]):
-            continue
-        if any(_last_sign_ns(RunDir(path)) >= before_ns for path in generations):
-            continue
-        old = _all_over(store, root, generations)
-        if old is None or max(one.newest_ns for one in old) >= before_ns:
-            continue
-        newest_ns = max(one.newest_ns for one in old)
-        spare = checkpoints_before_ns is None or newest_ns >= checkpoints_before_ns
+    total = Pruned(_WHAT)
+    for base in dict.fromkeys(path.parent for path in run_dirs(root)):
         try:
+            old = _all_over(store, root, _generations(base), before_ns)
+            newest_ns = max((one.newest_ns for one in old), default=0)
+            spare = checkpoints_before_ns is None or newest_ns >= checkpoints_before_ns
             for one in old:
                 last = one is old[-1]
                 keep = spare and one.holds_checkpoints
-                if not dry_run and _generations(base)[-1:] != generations[-1:]:
+                if not dry_run and _generations(base)[-1] != old[-1].path:
                     break  # the task was cleared just now, and what it inherits may lie here
                 total += _remove(one, last=last, keep=keep, dry_run=dry_run)
-        except OSError as error:
-            total += Pruned(total.what, kept=(f"{base}: {error.strerror or error}",))
+        except FileNotFoundError:
+            continue  # another pruning, or its owner, is at it
+        except (OSError, EventLogError) as error:
+            total += Pruned(_WHAT, kept=(f"{base}: {error}",))
     return total
-
-
-def _holds_bulk(run: Path) -> bool:
-    return any(_is_there(run / name) for name in (*_BULK, "checkpoints"))
 
 
 def _remove(old: _Old, *, last: bool, keep: bool, dry_run: bool) -> Pruned:
     """Remove a generation, all of it unless it is the ``last`` or has to ``keep`` checkpoints."""
-    names = [*_BULK, *["checkpoints"] * (not keep)]
-    if not (last or keep):
-        names += ["launcher", RUN_DIR_MARK]
+    whole = not (last or keep)
+    names = [*_BULK, *["checkpoints"] * (not keep), *["launcher"] * whole]
     paths = [path for path in (old.path / name for name in names) if _is_there(path)]
-    if not paths:
-        return Pruned("run directories")
-    size = sum(map(_size, paths))
+    found = Pruned(_WHAT, 1, sum(map(_size, paths)), old.newest_ns) if paths else Pruned(_WHAT)
     if not dry_run:
         with suppress(FileNotFoundError):  # another pruning has removed it
             (old.path / RUN_DIR_MARK).touch()
         for path in paths:
             _discard(path)
-        if not (last or keep):
-            with suppress(OSError):  # somebody keeps something of his own there
-                (old.path / RUN_DIR_MARK).unlink(missing_ok=True)
-                old.path.rmdir()
-    return Pruned("run directories", 1, size, old.newest_ns)
+        if whole:
+            _remove_emptied(old.path)
+    return found
 
 
-def _all_over(store: Store, root: Path, generations: Sequence[Path]) -> list[_Old] | None:
-    """Return the generations if each has ended and is known to the last line, else None."""
+def _remove_emptied(folder: Path) -> None:
+    """Remove a generation's folder with its mark, unless somebody keeps something there."""
+    with suppress(OSError):
+        if all(path.name == RUN_DIR_MARK for path in folder.iterdir()):
+            (folder / RUN_DIR_MARK).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def _all_over(store: Store, root: Path, generations: Sequence[Path], before_ns: int) -> list[_Old]:
+    """Return the generations if each has ended and is known to the last line, else none.
+
+    None, too, where there is nothing to remove, or anybody has written since ``before_ns``.
+    """
+    if len(generations) == 1 and not _holds_bulk(generations[0]):
+        return []
+    if any(_last_sign_ns(RunDir(path)) >= before_ns for path in generations):
+        return []
     found = []
     with store.read() as connection:
         for path in generations:
-            try:
-                newest_ns = _ended_ns(connection, root, RunDir(path))
-            except (OSError, EttError):
-                return None
-            if newest_ns is None:
-                return None
+            newest_ns = _ended_ns(connection, root, RunDir(path))
+            if newest_ns is None or newest_ns >= before_ns:
+                return []
             found.append(_Old(path, newest_ns))
     return found
+
+
+def _holds_bulk(run: Path) -> bool:
+    return any(_is_there(run / name) for name in (*_BULK, "checkpoints"))
 
 
 def _ended_ns(connection: Connection, root: Path, run: RunDir) -> int | None:
@@ -125,8 +133,7 @@ def _ended_ns(connection: Connection, root: Path, run: RunDir) -> int | None:
     logs, nameless = find_logs(place)
     if not logs and _is_there(run.path / RUN_DIR_MARK):
         return 0  # killed as it went
-    query = select(tables.source).where(_source.path.in_(list(logs)))
-    rows = connection.execute(query).all()
+    rows = find_sources(connection, logs)
     jobs = {row.job for row in rows}
     if nameless.problems or len(jobs) != 1:
         return None
@@ -158,16 +165,8 @@ def _last_sign_ns(run: RunDir) -> int:
     return max(filter(None, signs), default=0)
 
 
-def _task_instances(root: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """Yield the folder of each task instance with its generations, the newest last."""
-    bases = dict.fromkeys(path.parent for path in run_dirs(root))
-    for base in bases:
-        generations = _generations(base)
-        if generations:
-            yield base, generations
-
-
 def _generations(base: Path) -> list[Path]:
+    """Return the generations of a task instance, the newest last."""
     numbered = [
         (int(name[1]), path)
         for path in base.iterdir()

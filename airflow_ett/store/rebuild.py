@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, func, literal, select, update
+from sqlalchemy import Connection, func, literal, select, update
 
 from airflow_ett.errors import EventLogError
 from airflow_ett.storage import open_readable
@@ -23,11 +23,12 @@ from airflow_ett.store.folds import Folds
 from airflow_ett.store.ingest import ingest_run_dir
 from airflow_ett.store.pruned import RUN_DIR_MARK, count_events, lacks_events
 from airflow_ett.store.rundirs import find_logs, run_places
+from airflow_ett.store.sources import find_sources, forget_sources
 
 _MARK = "rebuild:"
 """Before a job's ``mapping``: no components' digest any more, so the job counts as not measured."""
 
-_job, _source = tables.job.c, tables.source.c
+_job = tables.job.c
 
 
 @dataclass(slots=True)
@@ -113,12 +114,11 @@ def _is_forgotten(store: Store, place: str) -> bool:
     whole = opened.read(RUN_DIR_MARK) is None
 
     def work(connection: Connection) -> bool:
-        read = _source.path.in_(paths)
-        jobs = set(connection.scalars(select(_source.job).where(read)))
+        jobs = {source.job for source in find_sources(connection, paths)}
         known = select(_job.job).where(_job.job.in_(jobs), ~_job.mapping.startswith(_MARK))
         if jobs and (not whole or connection.scalar(known.limit(1)) is not None):
             return False
-        connection.execute(delete(tables.source).where(read))
+        forget_sources(connection, paths)
         return True
 
     return store.write(work)

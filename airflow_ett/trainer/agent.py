@@ -60,6 +60,7 @@ class Agent:
         self._grace_s = grace_s
         self._first: Worker | None = None
         self._sigterm_ns: int | None = None
+        self._sigterm_s = float("inf")
         self._deadline: float | None = None
 
     def run(self) -> int:
@@ -78,8 +79,8 @@ class Agent:
                 self._deadline = None
         self._hangs.conclude(time.monotonic())
         self._report.end(self._workers, self._first, self._sigterm_ns)
-        ended_ns = time.time_ns()
-        self._report.close(lambda: self._rest_s(ended_ns))
+        ended_s = time.monotonic()
+        self._report.close(lambda: self._rest_s(ended_s))
         return self._first.shell_code if self._first else 0
 
     def _wait(self, next_beat: float) -> None:
@@ -106,7 +107,7 @@ class Agent:
         """
         if self._sigterm_ns is not None:
             return
-        self._sigterm_ns = time.time_ns()
+        self._sigterm_ns, self._sigterm_s = time.time_ns(), time.monotonic()
         if self._first is None:
             self._stop(preemption=not self._report.peer_failed())
 
@@ -127,18 +128,15 @@ class Agent:
             print(f"agent: its workers are not told why they are stopped: {error}", file=sys.stderr)
         self._send(signal.SIGTERM)
 
-    def _rest_s(self, ended_ns: int) -> float:
+    def _rest_s(self, ended_s: float) -> float:
         """Return how long what is left to send may go on after the workers' end.
 
         A SIGTERM shortens it to the grace, of which the schedulers leave an agent a little more.
         """
         if self._sigterm_ns is None and signal.sigtimedwait(_STOPS, 0):
-            self._sigterm_ns = time.time_ns()
-        until_ns = ended_ns + DRAIN_S * 1e9
-        if self._sigterm_ns is not None:
-            grace_ns = self._sigterm_ns + self._grace_s * 1e9
-            until_ns = min(until_ns, max(ended_ns + LAST_S * 1e9, grace_ns))
-        return (until_ns - time.time_ns()) / 1e9
+            self._sigterm_ns, self._sigterm_s = time.time_ns(), time.monotonic()
+        grace_s = max(ended_s + LAST_S, self._sigterm_s + self._grace_s)
+        return min(ended_s + DRAIN_S, grace_s) - time.monotonic()
 
     def _send(self, number: signal.Signals) -> None:
         for worker in self._workers:

@@ -1,8 +1,8 @@
 """What a node has yet to send to the place of its job's log: the local run directory is the spool.
 
 ``.sent`` in it says how much of each file has arrived. Who sends holds a lock on it, so that two
-agents on one host, or one and its successor, do not send everything twice; a lost ``.sent`` costs
-no more than that, since places keep one event per number.
+agents on one host, or one and its successor, do not send everything twice; a lost ``.sent``, or a
+lock that is not waited for any longer, costs no more than that: places keep one event per number.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from airflow_ett.checkpoints.holder import launch
 from airflow_ett.errors import EventLogError
 from airflow_ett.events import Event, decode, decode_cursor
 from airflow_ett.storage import Storage
@@ -26,6 +27,15 @@ MOST_BYTES = 256 * 1024
 """Of a log, at once; of a longer line nothing is sent, and of a longer file its end."""
 
 MOST_EVENTS = 500
+
+_TURN_S = 5.0
+"""How long another sender is waited for: it may have been stopped for good, lock in hand."""
+
+_LOOK_S = 0.1
+
+_SURE_S = 10.0
+"""So long after a cursor was sent it is still the job's newest; later somebody may have followed,
+unseen by an agent that was stopped or cut off."""
 
 _FRESH_S = 15.0
 """An agent that has beaten within so many seconds counts as alive."""
@@ -62,6 +72,7 @@ class Outbox:
         self._sent: dict[str, int] = {}
         self._beaten_ns = 0
         self._cursor = b""
+        self._cursor_s = float("-inf")
 
     def ship(self, storage: Storage) -> None:
         """Send all that is new: files that were there before the events that followed, after them.
@@ -74,9 +85,9 @@ class Outbox:
             cursor, files = self._new_cursor(), self._new_files()
             for log in self._listed("nodes", ".jsonl"):
                 self._ship_log(storage, log, note)
-            if cursor:
+            if cursor and self._is_newest(storage):
                 storage.write("cursor", cursor)
-                self._cursor = cursor
+                self._cursor, self._cursor_s = cursor, time.monotonic()
             for name, size in files.items():
                 self._ship_file(storage, name, size)
                 note(name, size)
@@ -98,22 +109,27 @@ class Outbox:
 
     @contextlib.contextmanager
     def _ledger(self) -> Iterator[Callable[[str, int], None]]:
-        """Hold the ledger, for this process alone; gives the function that notes what arrived."""
-        self._run.path.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(self._run.path / _LEDGER, flags, 0o644)
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX)  # not inherited by a fork, gone with the process
-            for name, size in _entries(handle).items():
-                self._sent[name] = max(size, self._sent.get(name, 0))
-            yield lambda name, size: self._note(handle, name, size)
-        finally:
-            os.close(handle)
+        """Hold the ledger, for this process alone; gives the function that notes what arrived.
 
-    def _note(self, handle: int, name: str, size: int) -> None:
+        Where the disk takes no ledger, what arrived is known as long as this process lives.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.ExitStack() as stack:
+            handle = None
+            with contextlib.suppress(OSError):
+                self._run.path.mkdir(parents=True, exist_ok=True)
+                handle = os.open(self._run.path / _LEDGER, flags, 0o644)
+                stack.callback(os.close, handle)
+                _await_turn(handle)
+                for name, size in _entries(handle).items():
+                    self._sent[name] = max(size, self._sent.get(name, 0))
+            yield lambda name, size: self._note(handle, name, size)
+
+    def _note(self, handle: int | None, name: str, size: int) -> None:
         self._sent[name] = size
-        with contextlib.suppress(OSError):  # on a full disk it is known as long as this process is
-            os.pwrite(handle, json.dumps(self._sent).encode() + b"\n", 0)
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(handle, json.dumps(self._sent).encode() + b"\n", 0)
 
     def _new_cursor(self) -> bytes:
         """Return the cursor file's content where this attempt's trainer has written it anew.
@@ -126,6 +142,13 @@ class Outbox:
         record = decode_cursor(content)
         mine = record is not None and record.attempt == self._place.attempt
         return content if mine and content != self._cursor else b""
+
+    def _is_newest(self, storage: Storage) -> bool:
+        """Say whether no later launch has sent its cursor, which this one's must not replace."""
+        if time.monotonic() - self._cursor_s < _SURE_S:
+            return True
+        there = decode_cursor(storage.read("cursor") or b"")
+        return there is None or launch(there.attempt) <= launch(self._place.attempt)
 
     def _new_files(self) -> dict[str, int]:
         """Return the replies and stacks that have changed, with their sizes."""
@@ -211,6 +234,22 @@ class Outbox:
             if b"\n" not in content and len(content) == MOST_BYTES:
                 return _skip_line(file, offset)
         return _parse(content, offset, self._place.context.key.id)
+
+
+def _await_turn(ledger: int) -> None:
+    """Lock the ledger, unless that takes too long. A lock is no fork's, and gone with its process.
+
+    Raises ``OSError`` where files cannot be locked.
+    """
+    until = time.monotonic() + _TURN_S
+    while True:
+        try:
+            fcntl.lockf(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # how systems say that another has it
+            if time.monotonic() < until:
+                time.sleep(_LOOK_S)
+                continue
+        return
 
 
 def size_of(stacks: str) -> str:

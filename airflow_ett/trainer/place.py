@@ -37,6 +37,15 @@ class Place(NamedTuple):
         """The job's run directory; where the log lies elsewhere, this node's part of it."""
         return RunDir(Path(self.context.run_dir))
 
+    @property
+    def first_number(self) -> int:
+        """The number of a process's first event: where the log lies elsewhere, the time in ms.
+
+        A container that a scheduler starts again elsewhere, or without its files, may have the same
+        attempt and process id, and would else number other events as those that have arrived.
+        """
+        return time.time_ns() // 1_000_000 if self.context.log else 0
+
     def log(self) -> Storage:
         """Return the place where the job's log lies: what all its nodes and launchers see.
 

@@ -162,6 +162,7 @@ class NodeReport:
             job=place.context.key.id,
             writer=writer,
             attempt=place.attempt,
+            first=place.first_number,
         )
         data = {
             "role": "agent",

@@ -313,7 +313,8 @@ def _open_log(place: Place) -> LogWriter | None:
             return None
         path = Path(told)
     try:
-        return LogWriter(path, job=place.context.key.id, writer=writer)
+        first = place.first_number
+        return LogWriter(path, job=place.context.key.id, writer=writer, first=first)
     except OSError as error:
         _log.warning("This training is not measured: %s cannot be written: %s", path, error)
         return None

@@ -104,6 +104,8 @@ def test_a_bad_age_is_one_line(runs: Path, capsys: Output, monkeypatch: pytest.M
 def test_export_and_rebuild(runs: Path, tmp_path: Path, home: Path, capsys: Output) -> None:
     assert main(["db", "export", str(runs)]) == 1
     assert "export to another folder" in capsys.readouterr().err
+    assert main(["db", "export", "s3://bucket/out"]) == 1
+    assert "export to a folder, and copy that there" in capsys.readouterr().err
     assert main(["db", "export", str(tmp_path / "out"), "--dag-id", "ranker", "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     assert (done["jobs"], done["events"], done["kept"]) == (1, 19, 0)

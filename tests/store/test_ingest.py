@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, func, select
+from sqlalchemy import Table, event, func, select
 
 from airflow_ett.errors import StoreMismatch
 from airflow_ett.events import AttemptId, CursorFile, LogWriter, RunDir
@@ -21,6 +22,7 @@ from airflow_ett.store import (
     tables,
     upgrade,
 )
+from airflow_ett.store.rebuild import rebuild
 
 WriteJob = Callable[..., RunDir]
 S = 1_000_000_000
@@ -305,3 +307,28 @@ def test_rebuilding_from_the_run_directories_gives_the_same_rows(
     again = open_store(url)
     ingest_root(again, tmp_path / "moved")
     assert _rows(again, but=("updated_ns",)) == _rows(store, but=("updated_ns",))
+
+
+def test_a_job_may_have_more_logs_than_a_statement_takes_values(
+    tmp_path: Path, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One trainer with a flood of logs would otherwise keep the whole fleet from being read."""
+    run, other = write_job(tmp_path / "runs"), write_job(tmp_path / "runs", run_id="zoo")
+    for number in range(100):
+        (run.nodes / f"flood-{number}.jsonl").touch()
+    url = f"sqlite:///{tmp_path}/ett.db"
+    upgrade(url)
+    store = open_store(url)
+    monkeypatch.setattr("airflow_ett.store.sources._AT_ONCE", 50)
+
+    @event.listens_for(store._engine, "connect")
+    def narrow(connection: Any, _record: Any) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 60)
+
+    for _ in range(2):
+        assert ingest_root(store, tmp_path / "runs").problems == ()
+        assert ingest_run_dir(store, other.path).problems == ()
+    assert rebuild(store, [tmp_path / "runs"]).from_logs == 2
+    with store.read() as connection:
+        assert len(connection.scalars(select(tables.job.c.job)).all()) == 2
+    store.close()

@@ -34,6 +34,11 @@ def test_looking_at_a_missing_file_does_not_create_it(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"Cannot create the ETT database .*it is no file"):
+        upgrade(f"sqlite:///{tmp_path}")
+
+
 def test_upgrade_makes_the_tables_and_repeats_harmlessly(empty_url: str) -> None:
     upgrade(empty_url)
     upgrade(empty_url)

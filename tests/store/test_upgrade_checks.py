@@ -65,6 +65,12 @@ def test_tables_that_were_changed(store: Store, url: str, statement: str, found:
     _is_left_alone(url, found)
 
 
+def test_what_would_keep_events_out_in_silence(store: Store, url: str) -> None:
+    """A new event that is not unique by an index of somebody's own would count as known."""
+    _run(store, "CREATE UNIQUE INDEX of_mine ON ett_event (kind)")
+    _is_left_alone(url, "ett_event must not be unique by of_mine: rows would be lost")
+
+
 def test_a_table_made_by_hand_without_a_key_and_with_short_numbers(store: Store, url: str) -> None:
     _run(
         store,

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_ett.events import AttemptId, Kind, read_cursor
+from airflow_ett.trainer.agent import Agent
 
 
 def reply(job: Any) -> dict[str, Any]:
@@ -287,3 +289,22 @@ def test_outside_a_launched_job_it_just_runs(job: Any, tmp_path: Path) -> None:
     )
     assert done.returncode == 7
     assert not list(Path(job.context.run_dir).iterdir())
+
+
+def test_a_clock_that_jumps_back_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(
+        [],
+        SimpleNamespace(peer_failed=lambda: False),
+        SimpleNamespace(),
+        tmp_path / "stop",
+        grace_s=20.0,
+    )
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: None)
+    ended_s = time.monotonic()
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now - 3600 * 10**9)
+    assert 29 < agent._rest_s(ended_s) <= 30
+    agent._terminate()
+    assert 19 < agent._rest_s(ended_s) <= 20

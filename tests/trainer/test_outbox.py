@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -266,6 +270,57 @@ def test_the_cursor_is_this_attempts_and_is_sent_when_it_changed(place: Place) -
     file.close()
 
 
+@pytest.mark.parametrize("later", [AttemptId(2), AttemptId(1, 1)])
+def test_a_stopped_agent_that_wakes_up_does_not_replace_a_later_launchs_cursor(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: AttemptId
+) -> None:
+    there, (box, _) = MemoryPlace(), told(place)
+    successor = stand(tmp_path / "elsewhere")._replace(attempt=later)
+    for at, attempt, cursor in ((place, A1, 50), (successor, later, 70)):
+        file = CursorFile(at.run_dir.cursor)
+        numbers = (attempt.submission, attempt.scheduler_restart, 0)
+        file.write(*numbers, 0, 7, 3, cursor, cursor, 100, 200, 0, 5, 100, 0, 0, 0)
+        file.close()
+
+    def sent() -> int:
+        record = decode_cursor(there.files["cursor"][0])
+        assert record is not None
+        return record.cursor
+
+    box.ship(there)
+    assert sent() == 50
+    told(successor)[0].ship(there)
+    assert sent() == 70
+    file = CursorFile(place.run_dir.cursor)
+    file.write(1, 0, 0, 0, 7, 3, 60, 60, 100, 200, 0, 5, 100, 0, 0, 0)
+    file.close()
+    monkeypatch.setattr(outbox_module, "_SURE_S", 0.0)
+    box.ship(there)
+    assert sent() == 70
+
+
+def test_a_sender_that_was_stopped_lock_in_hand_is_not_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer(place).append("step")
+    ledger = place.run_dir.path / ".sent"
+    hold = (
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
+        "print(flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", hold, str(ledger)], **pipes) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        monkeypatch.setattr(outbox_module, "_TURN_S", 0.3)
+        there, (box, _) = MemoryPlace(), told(place)
+        shipping = threading.Thread(target=box.ship, args=(there,), daemon=True)
+        shipping.start()
+        shipping.join(10)
+        assert there.batches == [1]
+        holder.communicate()
+
+
 def test_stacks_are_sent_as_they_grow_with_their_length(place: Place) -> None:
     stacks, there = place.run_dir.stacks(A1, 0), MemoryPlace()
     stacks.parent.mkdir(parents=True)
@@ -301,3 +356,30 @@ def test_a_job_without_anything_to_send_asks_nothing(place: Place) -> None:
 
 def replace_context(place: Place) -> Place:
     return place._replace(context=replace(place.context, submission=2))
+
+
+@pytest.mark.parametrize("why", ["full", "no locks"])
+def test_without_a_ledger_everything_is_sent_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """A full disk is when the last events matter."""
+    writer(place).append("step")
+    opened = os.open
+
+    def full(path: Any, flags: int, *mode: int, **where: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return opened(path, flags, *mode, **where)
+
+    def unknown(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    if why == "full":
+        monkeypatch.setattr(os, "open", full)
+    else:
+        monkeypatch.setattr("fcntl.lockf", unknown)
+    there, (box, _) = MemoryPlace(), told(place)
+    for _ in range(2):
+        box.ship(there)
+    assert there.batches == [1]
+    assert box.left() == 0

@@ -27,7 +27,7 @@ from airflow_ett.events import (
 )
 from airflow_ett.storage import FolderStorage
 from airflow_ett.trainer import shipping
-from airflow_ett.trainer.outbox import size_of
+from airflow_ett.trainer.outbox import Outbox, size_of
 from airflow_ett.trainer.place import Place, ask, read_place
 from airflow_ett.trainer.report import NodeReport
 from airflow_ett.trainer.shipping import Shipper, carry_over
@@ -360,3 +360,18 @@ def test_a_stall_on_the_first_node_is_seen_by_the_others(job: Any, tmp_path: Pat
     report._peer_look = 0.0
     wait(lambda: report.stacks_size(node=0) == 123)
     report.close(lambda: 30)
+
+
+def test_a_container_started_again_without_its_files_loses_no_event(
+    job: Any, there: MemoryPlace, tmp_path: Path
+) -> None:
+    """Its attempt and its process id are those of before: so are its writers' names."""
+    for turn in range(2):
+        place = stand(job)
+        place = place._replace(context=replace(place.context, run_dir=str(tmp_path / str(turn))))
+        NodeReport(place, 1).begin()
+        Outbox(place, None, print).ship(there)
+        time.sleep(0.002)
+    (log,) = there.logs.values()
+    assert len(log) >= 2
+    assert len({(event.writer, event.seq) for event in log}) == len(log)
