@@ -52,7 +52,7 @@ def postgres(jobs: int) -> Iterator[str]:
     """The URL of a database with so many jobs, made where there is none."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with pgserver.get_server(FOLDER.absolute(), cleanup_mode="stop") as server:
-        settings = {"shared_buffers": "1GB", "max_wal_size": "8GB", "fsync": "on"}
+        settings = {"shared_buffers": "1GB", "max_wal_size": "2GB", "fsync": "on"}
         for name, value in settings.items():
             server.psql(f"ALTER SYSTEM SET {name} = '{value}'")
         server.stop()
@@ -151,7 +151,7 @@ def measured(ask: Callable[[], None], count: int) -> Row:
     return statistics.median(times[WARM:]), statistics.quantiles(times[WARM:], n=20)[-1], None
 
 
-def answers(url: str, count: int) -> dict[str, Row]:
+def answers(url: str, client: Client, count: int) -> dict[str, Row]:
     """Ask what the pages, the CLI and dashboards ask."""
     choice = random.Random(7)
     store = open_store(url)
@@ -176,8 +176,7 @@ def answers(url: str, count: int) -> dict[str, Row]:
         "newest jobs of 50 DAGs": lambda client: client.get("/jobs", 50),
         "newest of these that failed": lambda client: client.get("/jobs?state=failed", 50),
     }
-    with serving(url) as client:
-        return {label: measured(partial(ask, client), count) for label, ask in asked.items()}
+    return {label: measured(partial(ask, client), count) for label, ask in asked.items()}
 
 
 @contextlib.contextmanager
@@ -205,9 +204,9 @@ def ingest_rate(url: str, count: int) -> float:
         return events / (time.perf_counter() - begin)
 
 
-def post_rate(url: str, count: int) -> float:
+def post_rate(url: str, client: Client, count: int) -> float:
     """Return how many events a second one client brings there over HTTP, log by log."""
-    with trainings(url, count) as (_, runs), serving(url) as client:
+    with trainings(url, count) as (_, runs):
         logs = [(job, log.read_bytes()) for job, run in runs.items() for log in run.logs()]
         begin = time.perf_counter()
         events = sum(client.post(job, lines) for job, lines in logs)
@@ -233,10 +232,12 @@ def on_a_laptop(jobs: int, count: int) -> Row:
 def main(jobs: int = JOBS, count: int = REQUESTS, logs: int = LOGS) -> None:
     """Fill the databases, measure, publish."""
     with postgres(jobs) as url:
-        rows = answers(url, count)
+        with serving(url) as client:
+            rows = answers(url, client, count)
+            posted = post_rate(url, client, logs)
         rate = statistics.median(ingest_rate(url, logs) for _ in range(3))
         rows["events from logs to rows, one process"] = (None, None, rate)
-        rows["events over HTTP, one client"] = (None, None, post_rate(url, logs))
+        rows["events over HTTP, one client"] = (None, None, posted)
     laptop = on_a_laptop(jobs // LAPTOP, count)
     rows[f"DAG summary of a year, SQLite, {jobs // LAPTOP:,} jobs"] = laptop
 

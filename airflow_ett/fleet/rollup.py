@@ -22,10 +22,6 @@ from airflow_ett.store.storable import row_of
 from airflow_ett.store.sums import COLUMNS, Sums
 
 _COUNTED = ("components_ns", "accelerator_ns")
-_AT_ONCE = 20_000
-"""Jobs of a transaction: until it ends, no ingest can change them."""
-
-_MOST_PORTIONS = 10_000
 
 
 def roll_up(store: Store, *, timezone: str) -> int:
@@ -39,25 +35,16 @@ def roll_up(store: Store, *, timezone: str) -> int:
         zone = ZoneInfo(timezone)
     except (KeyError, OSError, ValueError) as error:
         raise ConfigurationError("[ett] timezone", f"unknown time zone {timezone!r}") from error
-    made: set[str] = set()
-    for _ in range(_MOST_PORTIONS):
-        days, jobs = store.write(lambda connection: _roll_up(connection, zone))
-        made |= days
-        if jobs < _AT_ONCE:
-            break
-    return len(made)
+    return store.write(lambda connection: _roll_up(connection, zone))
 
 
-def _roll_up(connection: Connection, zone: ZoneInfo) -> tuple[set[str], int]:
-    """Make the days of some jobs that have changed; return the days, and how many jobs."""
+def _roll_up(connection: Connection, zone: ZoneInfo) -> int:
     lock(connection, "ett rollup")
     _forget_other_zones(connection, zone)
     job = tables.job.c
     changed = connection.execute(
         select(job.job, job.frozen, job.end_ns, job.rolled_up_day)
         .where(job.rolled_up.is_(False))
-        .order_by(job.end_ns, job.job)
-        .limit(_AT_ONCE)
         .with_for_update()
     ).all()
     booked = {row.job: day_of(row.end_ns, zone) if row.frozen else None for row in changed}
@@ -69,7 +56,7 @@ def _roll_up(connection: Connection, zone: ZoneInfo) -> tuple[set[str], int]:
             update(tables.job).where(job.job == bindparam("id")),
             [{"id": id_, "rolled_up": True, "rolled_up_day": day} for id_, day in booked.items()],
         )
-    return days, len(changed)
+    return len(days)
 
 
 def _forget_other_zones(connection: Connection, zone: ZoneInfo) -> None:

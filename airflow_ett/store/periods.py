@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, Text, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from airflow_ett.store import tables
 from airflow_ett.store.days import bounds, day_of
@@ -28,6 +28,8 @@ _MOST_CHANGED = 20_000
 
 _DAG = ("deployment", "dag_id")
 _NUMBERS = (*TOTALS, *MEASURES)
+_LOW_BITS = 32
+_LOW = 2**_LOW_BITS - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +141,35 @@ def _booked(
 ) -> Iterator[tuple[tuple[str, ...], Sums]]:
     """Yield what the rollup says of the period without the ``changed`` days."""
     rollup = tables.rollup.c
-    # SQLite refuses a sum beyond 64 bits: there each row is its own group.
-    groups = (
-        list(dict.fromkeys((*by, *tables.rollup.primary_key.c.keys()))) if store.is_sqlite else by
-    )
     query = select(
-        *(rollup[name] for name in groups),
-        *(func.sum(rollup[name]).label(name) for name in _NUMBERS),
+        *(rollup[name] for name in by),
+        *(part for name in _NUMBERS for part in _summed(store, name)),
         func.aggregate_strings(cast(rollup.failures, Text), "\n").label("failures"),
     ).where(rollup.day.between(period.first, period.last), *dags.conditions(store, tables.rollup))
     if changed:
         query = query.where(rollup.day.not_in(changed))
-    for row in connection.execute(query.group_by(*(rollup[name] for name in groups))).mappings():
+    for row in connection.execute(query.group_by(*(rollup[name] for name in by))).mappings():
+        if row["jobs"] is None:
+            continue  # the one group of no rows
         sums = Sums()
-        sums.numbers.update({name: int(row[name] or 0) for name in _NUMBERS})
+        for name in _NUMBERS:
+            high = row[f"{name}_high"] << _LOW_BITS if store.is_sqlite else 0
+            sums.numbers[name] = high + int(row[name])
         # Most days failed in one of few ways, and JSON has no bare line break.
-        for text, days in Counter((row["failures"] or "{}").split("\n")).items():
+        for text, days in Counter(row["failures"].split("\n")).items():
             for cause, count in json.loads(text).items():
                 sums.failures[cause] += days * count
         yield tuple(row[name] for name in by), sums
+
+
+def _summed(store: Store, name: str) -> list[ColumnElement[Any]]:
+    """Return the sum of a number as columns: in SQLite, which refuses one beyond 64 bits, its high
+    and its low half."""
+    number = tables.rollup.c[name]
+    if not store.is_sqlite:
+        return [func.sum(number).label(name)]
+    halves = {f"{name}_high": number.bitwise_rshift(_LOW_BITS), name: number.bitwise_and(_LOW)}
+    return [func.sum(half).label(label) for label, half in halves.items()]
 
 
 def _ended(

@@ -153,31 +153,6 @@ def test_a_day_holds_what_ends_between_its_midnights(
         assert set(connection.scalars(query)) == {"first", "last"}
 
 
-def test_many_changed_jobs_are_taken_in_portions(
-    store: Store, tmp_path: Path, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(7):
-        write_job(tmp_path, run_id=str(number), begin_ns=_at(1 + number % 3, number))
-    write_job(tmp_path, run_id="live", ended=False)
-    ingest_root(store, tmp_path)
-    assert roll_up(store, timezone="UTC") == 3
-    whole = _rollup(store)
-    changes: list[int] = []
-    write = store.write
-
-    def counted(work: Any) -> Any:
-        changes.append(1)
-        return write(work)
-
-    monkeypatch.setattr(store, "write", counted)
-    monkeypatch.setattr("airflow_ett.fleet.rollup._AT_ONCE", 2)
-    write(lambda connection: connection.execute(update(tables.job).values(rolled_up=False)))
-    assert roll_up(store, timezone="UTC") == 3
-    assert _rollup(store) == whole
-    assert len(changes) == 5
-    assert roll_up(store, timezone="UTC") == 0
-
-
 @pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", ""])
 def test_an_unknown_zone_is_named(store: Store, zone: str) -> None:
     with pytest.raises(ConfigurationError, match=r"\[ett\] timezone"):
