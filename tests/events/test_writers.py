@@ -18,6 +18,7 @@ from airflow_ett.events import Cause, JobContext, JobKey, Kind, RunDir
 from airflow_ett.launch.gateway import Prepared
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.root import Root
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.watcher import Watcher
 
@@ -94,7 +95,7 @@ def test_the_launchers_lines(validator: Any, tmp_path: Path) -> None:
     scheduler = Scheduler()
 
     def watch(number: int) -> Watcher:
-        job = open_job(tmp_path, KEY, checkpoint_root="", try_number=number, max_tries=3)
+        job = open_job(Root(str(tmp_path)), KEY, checkpoint_root="", try_number=number, max_tries=3)
         claim = job.log.claim(try_number=number, max_tries=3, mode="trigger")
         request = Request("train", [], "fake")
         gateway: Any = scheduler

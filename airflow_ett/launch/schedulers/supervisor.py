@@ -211,9 +211,10 @@ def _become(request: ReplicaRequest, app: AppDir, output: int, supervisor: int) 
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        # Python ignores these; an exec'd program must not inherit that.
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        # Python ignores some, nohup and shells others; an exec'd program must not inherit that.
+        for number in signal.valid_signals():
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(request.cwd)
         env = {**os.environ, **request.env, MARK: str(app.path)}

@@ -19,6 +19,7 @@ from typing import Any
 from airflow_ett.checkpoints import Checkpoint, FileDigest
 from airflow_ett.checkpoints.manifest import digest_file
 from airflow_ett.trainer import Session, checkpointer
+from airflow_ett.trainer.shards import Taken
 
 STEP_S, SAVE_EVERY_S, UPLOAD_S = 0.05, 0.7, 0.25
 
@@ -36,13 +37,15 @@ class Position:
 class Files:
     """In place of torch's shards: one file with the position, written beside the training."""
 
-    def __init__(self, ranks: Any, objects: Mapping[str, Any]) -> None:
+    def __init__(
+        self, ranks: Any, objects: Mapping[str, Any], before_step: Callable[[], None]
+    ) -> None:
         self._position: Position = objects["position"]
         self.own = self
 
-    def take(self, folder: Path, *, copy: bool) -> Callable[[], Mapping[str, FileDigest]]:
-        """Take the present position; return what writes it, slowly."""
-        return partial(_write, folder, self._position.step)
+    def take(self, folder: Path, *, copy: bool, beside: bool) -> Taken:
+        """Take the present position; what writes it is slow."""
+        return Taken(partial(_write, folder, self._position.step), None)
 
     def load(self, checkpoint: Checkpoint, *, weights_only: bool = False) -> None:
         """Take the position over."""
