@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from airflow_ett.events import USER_CAUSES, AttemptId, Event
-from airflow_ett.metric import Components, JobMetric
+from airflow_ett.metric import AttemptMetric, Components, JobMetric
 from airflow_ett.store import tables
 from airflow_ett.store.storable import row_of, whole
 
@@ -57,7 +66,10 @@ def project(
         connection.execute(insert(tables.job), row_of(tables.job, {"job": job, **row}))
     else:
         connection.execute(update(tables.job).where(job_.job == job), row_of(tables.job, row))
-    _replace(connection, job, _rows(metric, result, submitted))
+    same = frozenset[AttemptId]()
+    if old is not None and old.mapping == components.digest:
+        same = _unchanged(old.result, result)
+    _replace(connection, job, _rows(metric, result, submitted, same), same)
 
 
 def load_events(
@@ -93,15 +105,31 @@ def _recoveries(metric: JobMetric) -> dict[str, int]:
     return {"ttr_ns": sum(told), "recoveries": len(told)}
 
 
+def _unchanged(old: Mapping[str, Any], new: Mapping[str, Any]) -> frozenset[AttemptId]:
+    """Return the attempts of which nothing has changed: all but the last few of a long job."""
+    known = {_id(attempt): attempt for attempt in old["attempts"]}
+    return frozenset(_id(one) for one in new["attempts"] if known.get(_id(one)) == one)
+
+
+def _id(attempt: Mapping[str, Any]) -> AttemptId:
+    return AttemptId(*(attempt[name] for name in AttemptId._fields))
+
+
 def _rows(
-    metric: JobMetric, result: Mapping[str, Any], submitted: Iterable[Event]
+    metric: JobMetric,
+    result: Mapping[str, Any],
+    submitted: Iterable[Event],
+    same: Collection[AttemptId],
 ) -> dict[Table, list[dict[str, Any]]]:
+    """Lay out the job's rows, those of the attempts that are the ``same`` left out."""
     return {
         tables.submission: _submissions(submitted),
         tables.attempt: [
-            {**attempt, "try_number": attempt["try"]} for attempt in result["attempts"]
+            {**attempt, "try_number": attempt["try"]}
+            for attempt in result["attempts"]
+            if _id(attempt) not in same
         ],
-        tables.phase: _phases(metric),
+        tables.phase: _phases(attempt for attempt in metric.attempts if attempt.id not in same),
         tables.checkpoint: [
             {**saved, "number": number, "attempt": str(AttemptId(*saved["attempt"]))}
             for number, saved in enumerate(result["checkpoints"])
@@ -120,14 +148,32 @@ def _rows(
 
 
 def _replace(
-    connection: Connection, job: str, rows: Mapping[Table, Sequence[Mapping[str, Any]]]
+    connection: Connection,
+    job: str,
+    rows: Mapping[Table, Sequence[Mapping[str, Any]]],
+    same: Collection[AttemptId],
 ) -> None:
     for table in tables.PROJECTED:
-        connection.execute(delete(table).where(table.c.job == job))
+        _delete(connection, table, job, same)
         if rows[table]:
             connection.execute(
                 insert(table), [row_of(table, {**r, "job": job}) for r in rows[table]]
             )
+
+
+def _delete(connection: Connection, table: Table, job: str, same: Collection[AttemptId]) -> None:
+    """Delete a job's rows, but those of the attempts that are the ``same``."""
+    of_job = table.c.job == job
+    if not same or table not in (tables.attempt, tables.phase):
+        connection.execute(delete(table).where(of_job))
+        return
+    columns = [table.c[name] for name in AttemptId._fields]
+    stored = connection.execute(select(*columns).where(of_job).distinct())
+    others = [row for row in stored if AttemptId(*row) not in same]
+    if others:
+        these = (column == bindparam(f"its_{column.name}") for column in columns)
+        keys = [{f"its_{n}": value for n, value in row._mapping.items()} for row in others]
+        connection.execute(delete(table).where(of_job, *these), keys)
 
 
 def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -149,13 +195,13 @@ def _submissions(events: Iterable[Event]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _phases(metric: JobMetric) -> list[dict[str, Any]]:
+def _phases(attempts: Iterable[AttemptMetric]) -> list[dict[str, Any]]:
     """The attempts' phases; names that are one as their column takes them are added up.
 
     Of a phase with two components, before and in the loop, the one that took longer is told.
     """
     rows: dict[tuple[AttemptId, str], dict[str, Any]] = {}
-    for attempt in metric.attempts:
+    for attempt in attempts:
         for booking, ns in sorted(attempt.booked.items(), key=lambda part: -part[1]):
             name = row_of(tables.phase, {"phase": booking.phase})["phase"]
             row = {**attempt.id._asdict(), "phase": name, "component": booking.component, "ns": 0}
