@@ -1,4 +1,4 @@
-"""Every field report about launching has a test that names it: in its name, or in a docstring."""
+"""A field report of these kinds has a test that names it: in its name, or in a docstring."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ REPORTS = {
     "wrong-terminal-verdict": "R12 R14 R15 R16 S06",
     "attempt-state": "R18 R19 R20 S07 S13",
     "logs-and-diagnosis": "R21",
+    "checkpoint-integrity": "R23 R24 R26",
+    "resume-position": "R27",
+    "timing-accounting": "R29 R30 R39",
+    "storage-and-isolation": "R34 R35",
     "naming-and-limits": "R37 S15",
 }
 IDS = [report for kind in REPORTS.values() for report in kind.split()]
