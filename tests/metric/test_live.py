@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from airflow_ett.events import JobKey
 
@@ -106,6 +107,21 @@ def test_missing_events_are_told(history) -> None:
     assert metric.quality == "partial"
     missing = "events of writer trainer-(1, 0, 0)-r0 are missing: 1"
     assert missing in metric.quality_reasons
+
+
+def test_processes_that_number_from_their_begin_on_have_lost_nothing(history) -> None:
+    """Of one name, in a container that was started again: the job's log lies elsewhere."""
+    history.open("local").submit(0).session(0, 0).train(0, 10, (0, 10)).train(10, 20, (10, 20))
+    history.session_ended(20).ended(20, None).job_ended(20)
+    lines = [n for n, event in enumerate(history.events) if event.writer.startswith("trainer")]
+    first = history.events[lines[0]]
+    assert (first.kind, first.seq) == ("process_started", 0)
+    for n in lines:
+        event = history.events[n]
+        history.events[n] = replace(event, seq=event.seq + 1_790_000_000_000)
+    assert history.measure().quality == "complete"
+    del history.events[lines[2]]
+    assert history.measure().quality == "partial"
 
 
 def test_the_number_of_an_open_interval_is_not_missing(history) -> None:

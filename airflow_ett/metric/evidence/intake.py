@@ -18,6 +18,7 @@ from airflow_ett.metric.evidence.fields import Notes, order, whole
 from airflow_ett.metric.evidence.numbering import Numbering
 from airflow_ett.metric.evidence.rows import Rows, read_row
 
+_PROCESS = Kind.PROCESS_STARTED.value
 _INTERVAL = Kind.INTERVAL.value
 
 
@@ -157,6 +158,8 @@ class Intake:
             writer = self._writers[event.writer] = _Writer(event.writer, number)
         if event.seq not in writer.numbers:
             writer.numbers.add(event.seq)
+            if event.kind == _PROCESS:
+                writer.numbers.begin(event.seq)
             self._put(writer, event)
         else:
             self._take_again(writer, event)

@@ -1,8 +1,12 @@
-"""Which of a writer's numbers were seen."""
+"""Which of a writer's numbers were seen, and which are missing."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+
+_TIME_MS = 10**12
+"""A process that numbers its events from the time it began at does so from a number beyond this."""
 
 
 class Numbering:
@@ -13,6 +17,7 @@ class Numbering:
         self._count = 0
         self._begins = [0]
         self._ends = [0]
+        self._firsts: set[int] = set()
 
     def __contains__(self, number: int) -> bool:
         return number < self._ends[bisect_right(self._begins, number) - 1]
@@ -37,16 +42,26 @@ class Numbering:
             ends.insert(at, number + 1)
         self.next = ends[-1]
 
+    def begin(self, number: int) -> None:
+        """Take it that a process began with this number: if it is a time, none before it is missing.
+
+        Processes of one name, in containers that were started again, each begin with another time.
+        """
+        if number >= _TIME_MS:
+            self._firsts.add(number)
+
     @property
     def missing(self) -> int:
         """How many numbers below the highest were not seen."""
-        return self.next - self._count
+        if not self._firsts:
+            return self.next - self._count
+        return self.missing_after(-1)
 
     def missing_after(self, number: int) -> int:
         """Return how many of those lie above ``number``."""
-        seen = 0
-        for begin, end in zip(reversed(self._begins), reversed(self._ends), strict=True):
-            if end <= number + 1:
-                break
-            seen += end - max(begin, number + 1)
-        return max(0, self.next - number - 1) - seen
+        return sum(max(0, end - max(begin, number + 1)) for begin, end in self._gaps())
+
+    def _gaps(self) -> Iterator[tuple[int, int]]:
+        for before, begin in zip(self._ends, self._begins[1:], strict=False):
+            if begin not in self._firsts:
+                yield before, begin
