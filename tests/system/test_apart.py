@@ -109,6 +109,7 @@ def test_r34_a_training_is_killed_and_resumes_where_the_api_is_all_there_is(
     (row,) = queries.jobs(store, dag_ids=[training.dag_id])
     numbers = measure(training.all_events()).as_dict()
     assert (row.job, row.state, row.nof) == (training.key.id, "succeeded", 1)
+    assert (row.result["quality"], row.result["quality_reasons"]) == ("complete", [])
     for name in ("wall_ns", "phases_ns", "levels_ns", "attempts"):
         assert row.result[name] == numbers[name], name
     assert sum(row.result["phases_ns"].values()) == row.result["wall_ns"]
