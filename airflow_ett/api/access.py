@@ -1,10 +1,12 @@
 """Who may see what. Airflow does not guard a plugin's routes: every route depends on this file.
 
-The one rule, for pages and API alike: who may read the runs of a DAG sees its jobs. Rows of other
-DAGs are left out by the database, and a job of one looks like a job that does not exist.
+The one rule, for pages and API alike: who may read the runs of a DAG sees its jobs, those of this
+Airflow's deployment, for the auth manager knows no other Airflow's DAGs. Rows of other DAGs and
+deployments are left out by the database, and a job of one looks like a job that does not exist.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -21,14 +23,21 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Path, Request, status
 
+from airflow_ett import config
 from airflow_ett.api.errors import Denied
 from airflow_ett.api.names import Name
+from airflow_ett.store.scope import Dags
 
 __all__ = ["Denied", "ReadableDag", "ReadableDags", "User", "get_user", "may_read"]
 
 
 User = GetUserDep
 """A route's parameter: the signed-in user."""
+
+
+def of_this_airflow(dag_ids: Collection[str] | None) -> Dags:
+    """Return the Dags (None: every one) in the deployment of which this Airflow's rights speak."""
+    return Dags(dag_ids, config.load().deployment)
 
 
 def may_read(dag_id: str, request: Request, user: BaseUser) -> bool:
@@ -52,21 +61,23 @@ def _readable_dag(
     return dag_id
 
 
-def readable_dags(user: BaseUser) -> frozenset[str]:
+def readable_dags(user: BaseUser) -> Dags:
     """Return the Dags, of those that Airflow knows, whose runs the user may read."""
     manager = get_auth_manager()
     dag_ids = manager.get_authorized_dag_ids(user=user, method="GET")
     requests = _run_requests(sorted(dag_ids))
     if manager.batch_is_authorized_dag(requests, user=user):
-        return frozenset(dag_ids)
-    return frozenset(
-        str(request["details"].id)
-        for request in requests
-        if request["details"] and manager.is_authorized_dag(**_arguments(request), user=user)
+        return of_this_airflow(dag_ids)
+    return of_this_airflow(
+        {
+            str(request["details"].id)
+            for request in requests
+            if request["details"] and manager.is_authorized_dag(**_arguments(request), user=user)
+        }
     )
 
 
-def _readable_dags(user: User) -> frozenset[str]:
+def _readable_dags(user: User) -> Dags:
     return readable_dags(user)
 
 
@@ -93,13 +104,13 @@ async def user_of(request: Request) -> BaseUser:
     return await get_user(request, None, await bearer_scheme(request))
 
 
-def in_both(wanted: Iterable[str] | None, readable: frozenset[str]) -> frozenset[str]:
+def in_both(wanted: Collection[str] | None, readable: Dags) -> Dags:
     """Return the readable ones of the Dags that are asked for, all of them where none is."""
-    return readable if not wanted else readable.intersection(wanted)
+    return readable if not wanted else replace(readable, ids={*wanted} & {*(readable.ids or ())})
 
 
 ReadableDag = Annotated[str, Depends(_readable_dag)]
 """A route's parameter: the Dag in its path, after the check."""
 
-ReadableDags = Annotated[frozenset[str], Depends(_readable_dags)]
+ReadableDags = Annotated[Dags, Depends(_readable_dags)]
 """A route's parameter: every Dag whose runs the user may read."""

@@ -7,11 +7,10 @@ from fastapi.responses import Response
 
 from airflow_ett import __version__, config
 from airflow_ett.api import models
-from airflow_ett.api.access import ReadableDag, ReadableDags, in_both
+from airflow_ett.api.access import ReadableDag, ReadableDags, in_both, of_this_airflow
 from airflow_ett.api.parameters import (
     DagIds,
     Days,
-    Deployment,
     LastDay,
     Limit,
     TableFormat,
@@ -24,6 +23,7 @@ from airflow_ett.api.tables import csv_text
 from airflow_ett.metric import configured
 from airflow_ett.store import periods
 from airflow_ett.store.revision import REVISION
+from airflow_ett.store.scope import Dags
 from airflow_ett.store.sums import Sums
 
 _CSV = {"application/json": "json", "text/csv": "csv"}
@@ -31,11 +31,9 @@ router = APIRouter(tags=["sums"])
 
 
 @router.get("/dags/{dag_id}/summary", response_model=models.Summary)
-def dag_summary(
-    dag_id: ReadableDag, days: Days = 30, until: LastDay = None, deployment: Deployment = None
-) -> Any:
+def dag_summary(dag_id: ReadableDag, days: Days = 30, until: LastDay = None) -> Any:
     """Add up a DAG's jobs that ended in a period."""
-    return _summary(periods.Dags([dag_id], deployment), period_of(days, until))
+    return _summary(of_this_airflow([dag_id]), period_of(days, until))
 
 
 @router.get("/fleet/summary", response_model=models.Summary)
@@ -44,10 +42,9 @@ def fleet_summary(
     dag_id: DagIds = None,
     days: Days = 30,
     until: LastDay = None,
-    deployment: Deployment = None,
 ) -> Any:
     """Add up the jobs of all DAGs that you may read."""
-    return _summary(periods.Dags(in_both(dag_id, readable), deployment), period_of(days, until))
+    return _summary(in_both(dag_id, readable), period_of(days, until))
 
 
 @router.get(
@@ -59,22 +56,20 @@ def fleet_dags(
     readable: ReadableDags,
     days: Days = 30,
     until: LastDay = None,
-    deployment: Deployment = None,
     limit: Limit = 50,
     format: TableFormat = None,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Any:
     """Rank the DAGs that you may read by the accelerator time that they lost."""
     store, period = current_store(), period_of(days, until)
-    dags = periods.Dags(readable, deployment)
     components = configured(config.load())
-    sums = periods.by_dag(store, period, dags)
-    running = periods.running(store, dags)
+    sums = periods.by_dag(store, period, readable)
+    running = periods.running(store, readable)
     rows = [
         rank_of(*key, sums.get(key, Sums()), running.get(key, 0), components)
         for key in sums.keys() | running.keys()
     ]
-    rows.sort(key=lambda row: (-row.lost_accelerator_ms, -row.lost_ns, row.dag_id, row.deployment))
+    rows.sort(key=lambda row: (-row.lost_accelerator_ms, -row.lost_ns, row.dag_id))
     if chosen(format, accept, _CSV) == "csv":
         text = csv_text((r.model_dump() for r in rows[:limit]), list(models.DagRank.model_fields))
         headers = {"Content-Disposition": 'attachment; filename="dags.csv"'}
@@ -102,7 +97,7 @@ def health() -> Any:
     return models.Health(status="ok", version=__version__, revision=REVISION, database=database)
 
 
-def _summary(dags: periods.Dags, period: periods.Period) -> Response:
+def _summary(dags: Dags, period: periods.Period) -> Response:
     store = current_store()
     running = sum(periods.running(store, dags).values())
     sums = periods.total(store, period, dags)

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
 from airflow_ett.api import cursors, models
-from airflow_ett.api.access import ReadableDags, User, in_both, may_read
+from airflow_ett.api.access import ReadableDags, User, in_both, may_read, of_this_airflow
 from airflow_ett.api.names import Name
 from airflow_ett.api.parameters import (
     Cursor,
     DagIds,
-    Deployment,
     Limit,
     Since,
     TableFormat,
@@ -52,16 +51,16 @@ def list_jobs(
     ] = None,
     since: Since = None,
     until: Until = None,
-    deployment: Deployment = None,
     cursor: Cursor = None,
     limit: Limit = 50,
     format: TableFormat = None,
     accept: Accept = "",
 ) -> Any:
     """List jobs, newest first. A page stays the same while jobs are added."""
+    dags = in_both(dag_id, readable)
     wanted = queries.Wanted(
-        dag_ids=in_both(dag_id, readable),
-        deployment=deployment,
+        dag_ids=dags.ids,
+        deployment=dags.deployment,
         run_id=run_id,
         task_id=task_id,
         states=[str(one) for one in state or ()],
@@ -136,7 +135,7 @@ def job_events(
 def _store_of(job: str, request: Request, user: User) -> Store:
     """Return the store if the user may read the job: else it looks as if there were none."""
     store = current_store()
-    dag_id = queries.dag_of(store, job)
+    dag_id = queries.dag_of(store, job, of_this_airflow(None))
     # Of a job that nobody knows as much is asked, so that the time it takes tells nothing.
     readable = may_read(dag_id or job, request, user)
     # A job whose log does not say its DAG is nobody's yet.

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
 from airflow_ett import config
-from airflow_ett.api.access import readable_dags, user_of
+from airflow_ett.api.access import of_this_airflow, readable_dags, user_of
 from airflow_ett.api.openmetrics import OPEN, OPEN_TYPE, PLAIN_TYPE, Family, render, seconds
 from airflow_ett.api.parameters import period_of
 from airflow_ett.api.reading import current_store
@@ -19,6 +19,7 @@ from airflow_ett.api.summaries import ett_pct
 from airflow_ett.events import USER_CAUSES, Cause
 from airflow_ett.metric import COMPONENTS
 from airflow_ett.store import Store, periods
+from airflow_ett.store.scope import Dags
 from airflow_ett.store.sums import SPENT, WEIGHTED, Sums
 
 _MOST_DAGS = 2_000
@@ -34,7 +35,7 @@ Found = Mapping[tuple[str, str], Sums]
 
 async def _dags(
     request: Request, bearer: Annotated[Any, Depends(bearer_scheme)]
-) -> periods.Dags | tuple[str, ...]:
+) -> Dags | tuple[str, ...]:
     """Return whose numbers the request may see: by the scrape token its patterns, else a user's."""
     settings = config.load()
     token = settings.metrics_token
@@ -49,15 +50,14 @@ async def _dags(
         # Airflow answers 403 to a token that is none; here nobody was let in.
         headers = {"WWW-Authenticate": "Bearer"}
         raise HTTPException(401, "This token opens nothing here.", headers) from error
-    return periods.Dags(await run_in_threadpool(readable_dags, user))
+    return await run_in_threadpool(readable_dags, user)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {OPEN: {}}}})
 def metrics(request: Request, scope: Annotated[Any, Depends(_dags)]) -> Response:
     """Tell each DAG's numbers, in OpenMetrics or in Prometheus' text format."""
     store = current_store()
-    patterns = scope if isinstance(scope, tuple) else None
-    dags = periods.Dags(_matching(store, patterns)) if patterns is not None else scope
+    dags = of_this_airflow(_matching(store, scope)) if isinstance(scope, tuple) else scope
     open_ = OPEN in request.headers.get("accept", "").lower()
     text = render(families(store, dags), open_=open_)
     return Response(text, headers={"Content-Type": OPEN_TYPE if open_ else PLAIN_TYPE})
@@ -72,7 +72,7 @@ def _matching(store: Store, patterns: tuple[str, ...]) -> frozenset[str] | None:
     )
 
 
-def families(store: Store, dags: periods.Dags) -> list[Family]:
+def families(store: Store, dags: Dags) -> list[Family]:
     """Return all metrics of the DAGs; of more than 2,000 the first by name."""
     recent = period_of(_DAYS, None)
     ever = periods.Period("1970-01-02", recent.last, recent.zone)

@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from airflow_ett import __version__
 
 _ABOUT = (
-    "Effective training time of the DAGs that you may read. Instants are UTC nanoseconds since "
-    "1970, lengths nanoseconds, percents 0 to 100; null is unknown."
+    "Effective training time of those DAGs of this Airflow that you may read. Instants are UTC "
+    "nanoseconds since 1970, lengths nanoseconds, percents 0 to 100; null is unknown."
 )
 router = APIRouter()
 

@@ -47,7 +47,6 @@ Limit = Annotated[int, Query(ge=1, le=500, description="Rows at most.")]
 Cursor = Annotated[
     str | None, Query(description="`next` of the page before; leave it out for the first.")
 ]
-Deployment = Annotated[Name | None, Query(description="Rows of this `[ett] deployment` alone.")]
 DagIds = Annotated[
     list[Name] | None, Query(max_length=500, description="Rows of this DAG alone; repeatable.")
 ]

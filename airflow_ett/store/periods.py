@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 from airflow_ett.store import tables
 from airflow_ett.store.days import bounds, day_of
 from airflow_ett.store.engine import Store
-from airflow_ett.store.scope import within
+from airflow_ett.store.scope import Dags
 from airflow_ett.store.sums import COLUMNS, MEASURES, TOTALS, Sums
 
 _MOST_CHANGED = 20_000
@@ -46,23 +46,6 @@ class Period:
         return bounds(self.first, self.zone)[0], bounds(self.last, self.zone)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Dags:
-    """The DAGs that count (``ids`` None: every one), in one deployment or in each."""
-
-    ids: Collection[str] | None
-    deployment: str | None = None
-
-    def conditions(self, store: Store, table: Any) -> list[Any]:
-        """Return them as conditions on a table."""
-        found = []
-        if self.ids is not None:
-            found.append(within(store, table.c.dag_id, self.ids))
-        if self.deployment is not None:
-            found.append(table.c.deployment == self.deployment)
-        return found
-
-
 def total(store: Store, period: Period, dags: Dags) -> Sums:
     """Return the sums over all of the DAGs."""
     return _sums(store, period, dags, by=()).get((), Sums())
@@ -85,7 +68,7 @@ def running(store: Store, dags: Dags) -> dict[tuple[str, str], int]:
 
 
 def known_dags(store: Store) -> list[str]:
-    """Return the DAGs that have jobs, by name; a probe of the index for each."""
+    """Return the DAGs that have jobs in any deployment, by name; a probe of the index for each."""
     job = tables.job.c.dag_id
     found = select(func.min(job).label("dag_id")).cte("found", recursive=True)
     following = select(func.min(job)).where(job > found.c.dag_id).scalar_subquery()

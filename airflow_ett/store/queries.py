@@ -15,7 +15,7 @@ from airflow_ett.events import AttemptId, Event
 from airflow_ett.store import tables
 from airflow_ett.store.engine import Store
 from airflow_ett.store.project import load_events
-from airflow_ett.store.scope import within
+from airflow_ett.store.scope import Dags
 
 _COLUMNS = (
     *("job", "deployment", "dag_id", "run_id", "task_id", "map_index", "generation"),
@@ -76,7 +76,8 @@ class PhaseRow:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which jobs: those of the DAGs (None: of every one), and of these what the rest leaves.
+    """Which jobs: those of the DAGs (None: of every one) in a deployment (None: in each), and of
+    these what the rest leaves.
 
     Jobs began at or after ``since_ns`` and before ``until_ns``; no ``states`` means each.
     """
@@ -92,14 +93,9 @@ class Wanted:
     def conditions(self, store: Store) -> list[ColumnElement[bool]]:
         """Return them as conditions on ``ett_job``."""
         job = tables.job.c
-        equal = (
-            (job.deployment, self.deployment),
-            (job.run_id, self.run_id),
-            (job.task_id, self.task_id),
-        )
-        found = [column == value for column, value in equal if value is not None]
-        if self.dag_ids is not None:
-            found.append(within(store, job.dag_id, self.dag_ids))
+        found = Dags(self.dag_ids, self.deployment).conditions(store, tables.job)
+        equal = ((job.run_id, self.run_id), (job.task_id, self.task_id))
+        found += [column == value for column, value in equal if value is not None]
         if self.states:
             found.append(job.state.in_(self.states))
         if self.since_ns is not None:
@@ -137,10 +133,11 @@ def job_list(
         return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def dag_of(store: Store, job: str) -> str | None:
-    """Return the DAG of a job, None where there is no such job."""
+def dag_of(store: Store, job: str, dags: Dags) -> str | None:
+    """Return the DAG of a job, None where these DAGs have no such job."""
+    query = select(tables.job.c.dag_id).where(tables.job.c.job == job)
+    query = query.where(*dags.conditions(store, tables.job))
     with store.read() as connection:
-        query = select(tables.job.c.dag_id).where(tables.job.c.job == job)
         found: str | None = connection.scalar(query)
         return found
 
@@ -181,6 +178,7 @@ def jobs(
     store: Store,
     *,
     dag_ids: Collection[str] | None = None,
+    deployment: str | None = None,
     run_id: str | None = None,
     task_id: str | None = None,
     since_ns: int | None = None,
@@ -188,19 +186,13 @@ def jobs(
 ) -> list[JobRow]:
     """Return jobs, newest first.
 
-    ``dag_ids`` None means every DAG, an empty collection none; ``since_ns`` keeps the jobs that
-    began then or later.
+    ``dag_ids`` None means every DAG, an empty collection none; ``deployment`` None means each;
+    ``since_ns`` keeps the jobs that began then or later.
     """
     job = tables.job.c
-    query = select(*(job[name] for name in _COLUMNS)).order_by(job.begin_ns.desc(), job.job)
-    if dag_ids is not None:
-        query = query.where(within(store, job.dag_id, dag_ids))
-    if run_id is not None:
-        query = query.where(job.run_id == run_id)
-    if task_id is not None:
-        query = query.where(job.task_id == task_id)
-    if since_ns is not None:
-        query = query.where(job.begin_ns >= since_ns)
+    wanted = Wanted(dag_ids, deployment, run_id, task_id, since_ns=since_ns)
+    query = select(*(job[name] for name in _COLUMNS)).where(*wanted.conditions(store))
+    query = query.order_by(job.begin_ns.desc(), job.job)
     if limit is not None:
         query = query.limit(limit)
     with store.read() as connection:

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from airflow_ett import config
 from airflow_ett.api import app as api
 from airflow_ett.api import errors
+from airflow_ett.api.access import of_this_airflow
 from airflow_ett.api.app import Headers
 from airflow_ett.api.openapi import document
 from airflow_ett.api.reading import current_store
@@ -41,11 +42,18 @@ class JobSource(Protocol):
 def stored_jobs(
     dag_id: str, *, since_ns: int | None, limit: int | None
 ) -> Sequence[queries.JobRow]:
-    """Read the Dag's jobs from the store at ``[ett] sql_alchemy_conn``.
+    """Read the Dag's jobs in this deployment from the store at ``[ett] sql_alchemy_conn``.
 
     Raises :class:`StoreError` when it is away or at another revision.
     """
-    return queries.jobs(current_store(), dag_ids=[dag_id], since_ns=since_ns, limit=limit)
+    dags = of_this_airflow([dag_id])
+    return queries.jobs(
+        current_store(),
+        dag_ids=dags.ids,
+        deployment=dags.deployment,
+        since_ns=since_ns,
+        limit=limit,
+    )
 
 
 def create_app(source: JobSource = stored_jobs) -> FastAPI:

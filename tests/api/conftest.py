@@ -1,4 +1,7 @@
-"""The whole app over a store with jobs of two Dags, and users of whom some may read one."""
+"""The whole app over a store with jobs of two Dags, and users of whom some may read one.
+
+The store is shared with another Airflow, in which Dags of the same ids train, too.
+"""
 
 import os
 import tempfile
@@ -19,6 +22,8 @@ from airflow_ett.store import ingest_root, open_store, queries, upgrade
 S = 1_000_000_000
 BEGIN = 1_790_000_000 * S
 SECRET_DAG = "secret-dag"
+OTHER = "staging"
+OTHER_RUN = "other-airflows-run"
 API_SECRET = "a-secret-of-more-than-32-characters"
 
 
@@ -66,7 +71,8 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Manager:
 
 @pytest.fixture(scope="session")
 def filled_url(tmp_path_factory: pytest.TempPathFactory, write_job: Callable[..., RunDir]) -> str:
-    """A database with five runs of ranker, a day apart, and two of the other Dag."""
+    """A database with five runs of ranker, a day apart, and two of the other Dag; of the other
+    Airflow it has two of ranker and one of a Dag that has not trained here."""
     folder = tmp_path_factory.mktemp("ett-api")
     url = f"sqlite:///{folder}/ett.db"
     upgrade(url)
@@ -76,6 +82,13 @@ def filled_url(tmp_path_factory: pytest.TempPathFactory, write_job: Callable[...
     for day in range(2):
         names = {"dag_id": SECRET_DAG, "run_id": f"run-{day}", "accelerators": 64}
         write_job(folder / "runs", begin_ns=BEGIN + day * 86_400 * S, **names)
+    for dag_id, run_id, ended in (
+        ("ranker", OTHER_RUN, True),
+        ("ranker", f"{OTHER_RUN}-2", False),
+        ("never-trained", OTHER_RUN, True),
+    ):
+        names = {"deployment": OTHER, "dag_id": dag_id, "run_id": run_id, "accelerators": 512}
+        write_job(folder / "runs", begin_ns=BEGIN + 2 * 86_400 * S, ended=ended, **names)
     store = open_store(url)
     ingest_root(store, folder / "runs")
     store.close()

@@ -12,7 +12,8 @@ from sqlalchemy import event, select, update
 from airflow_ett.events import LogWriter, RunDir
 from airflow_ett.fleet import roll_up
 from airflow_ett.store import Store, ingest_root, periods, queries, tables
-from airflow_ett.store.periods import Dags, Period
+from airflow_ett.store.periods import Period
+from airflow_ett.store.scope import Dags
 from airflow_ett.store.sums import COLUMNS, SPENT, WEIGHTED, Sums
 
 S = 1_000_000_000

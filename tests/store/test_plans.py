@@ -11,8 +11,9 @@ from sqlalchemy import Engine, event
 
 from airflow_ett.fleet import roll_up
 from airflow_ett.store import Store, open_store, queries, upgrade
-from airflow_ett.store.periods import Dags, Period, by_dag, running, total
+from airflow_ett.store.periods import Period, by_dag, running, total
 from airflow_ett.store.queries import EventPlace, JobPlace, Wanted
+from airflow_ett.store.scope import Dags
 from airflow_ett.store.unfinished import unfinished
 from bench.fleet import DEPLOYMENT, END, SECOND, fill
 
@@ -20,19 +21,22 @@ JOBS = 1_000
 DAY = 86_400 * SECOND
 MONTH = Period("2026-05-01", "2026-05-31", ZoneInfo("UTC"))
 SOME = [f"dag-{number}" for number in range(0, 300, 6)]
+ONE, READABLE, EVERY = (Dags(ids, DEPLOYMENT) for ids in (["dag-0"], SOME, None))
 JOB = "0" * 20
 PLACE = JobPlace(END - 300 * DAY, JOB)
 
 Question = Callable[[Store], Any]
 
 QUESTIONS: dict[str, Question] = {
-    "the newest jobs of a DAG": lambda s: queries.jobs(s, dag_ids=["dag-0"], limit=50),
+    "the newest jobs of a DAG": lambda s: queries.jobs(
+        s, dag_ids=["dag-0"], deployment=DEPLOYMENT, limit=50
+    ),
     "the jobs of a run": lambda s: queries.jobs(s, dag_ids=["dag-0"], run_id="r-7", limit=50),
     "a page of the jobs of many DAGs": lambda s: queries.job_list(
-        s, Wanted(dag_ids=SOME), after=PLACE, limit=50
+        s, Wanted(SOME, DEPLOYMENT), after=PLACE, limit=50
     ),
     "those in one state": lambda s: queries.job_list(
-        s, Wanted(dag_ids=SOME, states=["running"]), after=PLACE, limit=50
+        s, Wanted(SOME, DEPLOYMENT, states=["running"]), after=PLACE, limit=50
     ),
     "one job with its attempts, phases and checkpoints": lambda s: queries.job_details(
         s, queries.job_list(s, Wanted(), after=None, limit=1)[0]["job"]
@@ -40,10 +44,10 @@ QUESTIONS: dict[str, Question] = {
     "a page of a job's events": lambda s: queries.events(
         s, JOB, after=EventPlace("w", 1), limit=50
     ),
-    "the sums of a DAG": lambda s: total(s, MONTH, Dags(["dag-0"])),
-    "the sums of the fleet": lambda s: total(s, MONTH, Dags(None)),
-    "the sums of each DAG": lambda s: by_dag(s, MONTH, Dags(SOME)),
-    "what runs now": lambda s: running(s, Dags(SOME)),
+    "the sums of a DAG": lambda s: total(s, MONTH, ONE),
+    "the sums of the fleet": lambda s: total(s, MONTH, EVERY),
+    "the sums of each DAG": lambda s: by_dag(s, MONTH, READABLE),
+    "what runs now": lambda s: running(s, READABLE),
     "how often a DAG fails": lambda s: queries.failures_per_hour(
         s, DEPLOYMENT, "dag-0", since_ns=END - 30 * DAY
     ),

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from airflow_ett.events import RunDir
 from airflow_ett.store import Store, ingest_root, queries
 from airflow_ett.store.queries import EventPlace, JobPlace, Wanted
+from airflow_ett.store.scope import Dags
 
 S = 1_000_000_000
 BEGIN = 1_790_000_000 * S
@@ -48,6 +49,8 @@ def test_jobs_come_newest_first_and_filtered(filled: Store) -> None:
         "a run-1 train"
     ]
     assert len(queries.jobs(filled, since_ns=BEGIN + 3 * 86_400 * S)) == 2
+    assert len(queries.jobs(filled, deployment="default")) == 5
+    assert queries.jobs(filled, dag_ids=["a"], deployment="staging") == []
 
 
 def test_no_dag_means_no_row_and_quotes_are_text(filled: Store) -> None:
@@ -123,14 +126,18 @@ def test_which_jobs_are_wanted(filled: Store, wanted: Wanted, count: int) -> Non
 
 def test_a_job_with_its_rows(filled: Store) -> None:
     row = queries.jobs(filled, dag_ids=["b"])[0]
-    assert queries.dag_of(filled, row.job) == "b"
+    for dags in (Dags(None), Dags(["b"], "default")):
+        assert queries.dag_of(filled, row.job, dags) == "b"
+    for dags in (Dags(None, "staging"), Dags(["a"])):
+        assert queries.dag_of(filled, row.job, dags) is None
     found = queries.job_details(filled, row.job)
     assert found is not None
     counts = {n: len(found[n]) for n in ("submission", "attempt", "phase", "checkpoint", "publish")}
     assert counts == {"submission": 2, "attempt": 2, "phase": 9, "checkpoint": 2, "publish": 0}
     assert sum(phase["ns"] for phase in found["phase"]) == found["wall_ns"]
     assert (found["attempts"], found["recoveries"], found["ttr_ns"]) == (2, 1, 40 * S)
-    assert queries.job_details(filled, "none") is queries.dag_of(filled, "none") is None
+    assert queries.dag_of(filled, "none", Dags(None)) is None
+    assert queries.job_details(filled, "none") is None
 
 
 def test_pages_of_events_go_by_writer_and_number(filled: Store) -> None:

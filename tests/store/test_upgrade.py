@@ -13,8 +13,9 @@ from sqlalchemy import Connection, MetaData, Table, insert, select
 from airflow_ett.events import RunDir
 from airflow_ett.fleet import roll_up
 from airflow_ett.store import Store, ingest_root, open_store, queries, schema, tables, upgrade
-from airflow_ett.store.periods import Dags, Period, total
+from airflow_ett.store.periods import Period, total
 from airflow_ett.store.queries import Wanted
+from airflow_ett.store.scope import Dags
 
 S = 1_000_000_000
 BEGIN = 1_790_000_000 * S

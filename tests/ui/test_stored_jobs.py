@@ -27,6 +27,21 @@ def test_the_tab_shows_what_the_logs_say(tmp_path: Path, job_writer: Any) -> Non
     assert view.now.ett_pct == pytest.approx(100 * job.effective_ns / job.wall_ns)
 
 
+def test_the_tab_reads_its_own_deployment(
+    tmp_path: Path, job_writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("airflow.api_fastapi")
+    from airflow_ett.ui.app import stored_jobs
+
+    url = f"sqlite:///{tmp_path}/ett.db"
+    job_writer(tmp_path / "runs", url).write("ranker", "r1", time.time_ns())
+    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", url)
+    for deployment, runs in (("default", ["r1"]), ("staging", [])):
+        monkeypatch.setenv("AIRFLOW__ETT__DEPLOYMENT", deployment)
+        rows = stored_jobs("ranker", since_ns=None, limit=None)
+        assert [row.run_id for row in rows] == runs
+
+
 def test_a_store_without_tables_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("airflow.api_fastapi")
     from airflow_ett.ui.app import stored_jobs
