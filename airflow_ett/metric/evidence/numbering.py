@@ -43,7 +43,7 @@ class Numbering:
         self.next = ends[-1]
 
     def begin(self, number: int) -> None:
-        """Take it that a process began with this number: if it is a time, none before it is missing.
+        """Take it that a process began with this number: none is missing before one that is a time.
 
         Processes of one name, in containers that were started again, each begin with another time.
         """
