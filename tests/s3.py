@@ -20,7 +20,8 @@ _numbers = itertools.count(1)
 @functools.cache
 def endpoint() -> str:
     """Return the server's address; it is started once and lives as long as this process."""
-    import s3fs
+    s3fs = pytest.importorskip("s3fs")
+    pytest.importorskip("moto")
     from moto.s3.responses import S3Response
     from moto.server import ThreadedMotoServer
 
