@@ -64,13 +64,12 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _ingest(options: argparse.Namespace) -> int:
-    from airflow_ett.storage import open_readable
+    from airflow_ett.storage import is_folder, open_readable
     from airflow_ett.store import ingest_root, ingest_run_dir
 
     place: str = options.place
     folder = Path(place)
-    is_folder = "://" not in place
-    if is_folder and not folder.is_dir():
+    if is_folder(place) and not folder.is_dir():
         problem = "is no folder" if folder.exists() else "does not exist"
         raise ConfigurationError("RUN_DIR", f"{folder} {problem}")
     store = opened()
@@ -79,7 +78,7 @@ def _ingest(options: argparse.Namespace) -> int:
     for problem in report.problems:
         tell(problem)
     print(f"{len(report.jobs)} jobs, {report.new_events} new events, {report.bad_lines} bad lines")
-    if is_folder and not single and not any(folder.glob("*/*/*/*/g*/launcher")):
+    if is_folder(place) and not single and not any(folder.glob("*/*/*/*/g*/launcher")):
         root = config.load().run_root
         tell(f"no run directory lies below {folder}; the root is {root}")
     return 0

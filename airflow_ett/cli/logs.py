@@ -14,6 +14,7 @@ from airflow_ett.cli.streams import STANDARD_INPUT, standard_input, tell
 from airflow_ett.errors import ConfigurationError, EventLogError
 from airflow_ett.events import CursorRecord, Event, RunDir, decode, decode_cursor
 from airflow_ett.metric import Components, Fold, JobMetric
+from airflow_ett.storage import is_folder
 
 _STANDARD = "standard input"
 _BATCH = 4096
@@ -35,7 +36,7 @@ class Jobs:
         for log in logs:
             if log == STANDARD_INPUT:
                 self._add(_events(_STANDARD, standard_input()))
-            elif "://" in log:
+            elif not is_folder(log):
                 self._add_place(log)
             elif Path(log).is_dir():
                 self._add_run(log)

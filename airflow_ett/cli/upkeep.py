@@ -16,6 +16,7 @@ from airflow_ett.cli.streams import tell
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.metric.format import instant
 from airflow_ett.metric.report import table
+from airflow_ett.storage import is_folder
 
 if TYPE_CHECKING:
     from airflow_ett.store.retention import Pruned
@@ -91,7 +92,7 @@ def _pruned(found: list[Pruned], head: str) -> str:
 def _export(options: argparse.Namespace) -> int:
     from airflow_ett.store.export import export
 
-    if "://" in options.folder:
+    if not is_folder(options.folder):
         problem = f"{options.folder} is an address; export to a folder, and copy that there"
         raise ConfigurationError("FOLDER", problem)
     settings = config.load()
@@ -115,7 +116,7 @@ def _rebuild(options: argparse.Namespace) -> int:
     from airflow_ett.fleet import roll_up
     from airflow_ett.store.rebuild import rebuild
 
-    roots = [root if "://" in root else Path(root).absolute() for root in options.roots]
+    roots = [Path(root).absolute() if is_folder(root) else root for root in options.roots]
     for root in roots:
         if isinstance(root, Path) and not root.is_dir():
             problem = "is no folder" if root.exists() else "does not exist"

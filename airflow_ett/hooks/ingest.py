@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from airflow_ett import config
+from airflow_ett.storage import is_at_api
 
 if TYPE_CHECKING:
     from airflow_ett.store import Store
@@ -33,14 +34,14 @@ class BestEffortIngest:
     """Ingests one job's log now and then; a store that is away costs one warning, never more.
 
     Nothing is lost by it: the log stays, and the rollup DAG catches up. Of a log that the API holds
-    the API itself sees to that. A process has one store,
-    used for one job at a time: the connections and statements of hundreds would keep a triggerer's
-    garbage collector busy, which stops its event loop.
+    the API itself sees to that. A process has one store, used for one job at a time: the
+    connections and statements of hundreds would keep a triggerer's garbage collector busy, which
+    stops its event loop.
     """
 
     def __init__(self, place: str, *, every_s: float = 10.0) -> None:
         self._place = place
-        self._at_api = place.startswith(("http://", "https://"))
+        self._at_api = is_at_api(place)
         self._every_s = every_s
         self._due = 0.0
         self._warned = False

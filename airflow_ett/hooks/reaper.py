@@ -46,6 +46,7 @@ from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.root import Root
 from airflow_ett.launch.storagelog import StorageLog
+from airflow_ett.storage import is_folder
 
 if TYPE_CHECKING:
     from airflow_ett.launch.gateway import Gateway
@@ -133,7 +134,8 @@ def _end(suspect: Suspect, gateway: Callable[[], Gateway], sleep: Callable[[floa
     try:
         tries = {"try_number": history.try_number, "max_tries": history.max_tries}
         claim = suspect.log.claim(**tries, mode="again", after=suspect.epoch)
-        checkpoints = "" if "://" in suspect.log.place else f"{suspect.log.place}/checkpoints"
+        place = suspect.log.place
+        checkpoints = f"{place}/checkpoints" if is_folder(place) else ""
         job = OpenJob(suspect.log, checkpoints, opened.get("inherit"))
         request = Request(opened["component"], [], opened["scheduler"], max_relaunches=0)
         done = Ender(job, claim, request, gateway()).end(suspect.reason, gone_on, sleep)

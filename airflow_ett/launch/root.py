@@ -12,7 +12,7 @@ from airflow_ett.config import Settings
 from airflow_ett.errors import JobLogError
 from airflow_ett.events import JobKey
 from airflow_ett.launch.storagelog import StorageLog, reachable
-from airflow_ett.storage import Storage, open_storage
+from airflow_ett.storage import Storage, is_at_api, is_folder, open_storage
 from airflow_ett.storage.tokens import Role, is_job, issue, secrets_of
 
 _API = "/ett/api/v1"
@@ -56,12 +56,12 @@ class Root:
     @property
     def is_api(self) -> bool:
         """Whether the API holds the logs."""
-        return self.address.startswith(("http://", "https://"))
+        return is_at_api(self.address)
 
     @property
     def folder(self) -> Path | None:
         """The folder that launchers and trainers share, None where it is none."""
-        return None if "://" in self.address else Path(self.address)
+        return Path(self.address) if is_folder(self.address) else None
 
     def place(self, key: JobKey) -> str:
         """Return the place of a job."""
@@ -70,7 +70,7 @@ class Root:
     def holds(self, place: str, key: JobKey) -> bool:
         """Return whether a place is that of ``key`` below this root, whichever its generation."""
         folder = self.folder
-        if folder is not None and "://" not in place:
+        if folder is not None and is_folder(place):
             return Path(place).parent.resolve() == (folder / key.base).resolve()
         return place == self.place(key) or (
             not self.is_api and place.rpartition("/")[0] == f"{self.address}/{key.base.as_posix()}"
@@ -81,7 +81,7 @@ class Root:
 
         Raises :class:`JobLogError` for an address that is none of this API: it gets no token.
         """
-        if not place.startswith(("http://", "https://")):
+        if not is_at_api(place):
             return open_storage(place)
         base, _, job = place.rpartition("/")
         if base != f"{self.address}/logs" or not is_job(job):
@@ -106,9 +106,9 @@ class Root:
         """
         kept = self.place(key) if place is None else place
         generations = None
-        if "://" in kept:
+        if not is_folder(kept):
             first = replace(key, generation=0)
-            name = first.id if kept.startswith("http") else first.path.name
+            name = first.id if is_at_api(kept) else first.path.name
             generations = self.open(f"{kept.rpartition('/')[0]}/{name}")
         return StorageLog(self.open(kept), key, redact=redact, generations=generations)
 

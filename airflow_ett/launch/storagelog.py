@@ -29,7 +29,7 @@ from typing import Any
 from airflow_ett.errors import Fenced, JobLogError
 from airflow_ett.events import AttemptId, CursorRecord, Event, JobKey, Kind, decode_cursor
 from airflow_ett.launch.joblog import Claim
-from airflow_ett.storage import Storage
+from airflow_ett.storage import Storage, is_at_api
 
 _CLAIMS = "launcher/claims"
 _SUBMISSIONS = "launcher/submissions"
@@ -49,7 +49,7 @@ def reachable(key: JobKey, place: str) -> Iterator[None]:
 
 
 def _advice(place: str) -> str:
-    if place.startswith(("http://", "https://")):
+    if is_at_api(place):
         return (
             "Check [ett] api_url (workers, triggerers and trainers must reach it) and [ett] "
             "api_secret (it must be the API servers' own)."

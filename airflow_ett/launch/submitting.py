@@ -20,6 +20,7 @@ from airflow_ett.launch.names import app_name
 from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.verdict import Verdict
+from airflow_ett.storage import is_folder
 
 if TYPE_CHECKING:
     from airflow_ett.launch.gateway import Gateway, Prepared
@@ -111,7 +112,7 @@ class Submitter:
             avoid=self._ledger.history.lost_hosts(),
         )
         key, place = self._ledger.log.key, self._ledger.log.place
-        shared = "://" not in place
+        shared = is_folder(place)
         context = JobContext(
             key=key,
             submission=submission,

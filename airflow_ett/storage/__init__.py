@@ -8,7 +8,26 @@ from pathlib import Path
 from airflow_ett.storage.folder import FolderStorage
 from airflow_ett.storage.protocol import Entry, Readable, Storage
 
-__all__ = ["Entry", "FolderStorage", "Readable", "Storage", "open_readable", "open_storage"]
+__all__ = [
+    "Entry",
+    "FolderStorage",
+    "Readable",
+    "Storage",
+    "is_at_api",
+    "is_folder",
+    "open_readable",
+    "open_storage",
+]
+
+
+def is_at_api(place: str) -> bool:
+    """Return whether a place is an address of the API."""
+    return place.startswith(("http://", "https://"))
+
+
+def is_folder(place: Path | str) -> bool:
+    """Return whether a place is a folder: neither the URI of an object store nor an address."""
+    return "://" not in str(place)
 
 
 def open_storage(place: str, token: Callable[[], str] | None = None) -> Storage:
@@ -18,7 +37,7 @@ def open_storage(place: str, token: Callable[[], str] | None = None) -> Storage:
     is connected yet. Raises :class:`ConfigurationError` where fsspec, or its package for the
     scheme, is missing.
     """
-    if place.startswith(("http://", "https://")):
+    if is_at_api(place):
         from airflow_ett.storage.http import HttpStorage
 
         return HttpStorage(place, token)
@@ -30,8 +49,8 @@ def open_readable(place: str | Path) -> Readable:
 
     Raises :class:`ConfigurationError` as :func:`open_storage` does.
     """
-    if isinstance(place, str) and "://" in place:
-        from airflow_ett.storage.objects import ObjectStorage
+    if is_folder(place):
+        return FolderStorage(Path(place).absolute())
+    from airflow_ett.storage.objects import ObjectStorage
 
-        return ObjectStorage(place)
-    return FolderStorage(Path(place))
+    return ObjectStorage(str(place))

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, or_, select
 
 from airflow_ett.errors import EventLogError
 from airflow_ett.events import CursorRecord, decode_cursor
-from airflow_ett.storage import Readable, open_readable
+from airflow_ett.storage import Readable, is_folder, open_readable
 from airflow_ett.store import tables
 from airflow_ett.store.batch import Batch
 from airflow_ett.store.engine import Store
@@ -45,15 +45,10 @@ def ingest_run_dir(store: Store, place: Path | str, folds: Folds | None = None) 
     looked into, and :class:`EventLogError` when the job's events cannot be measured; these are
     stored then, and the next ingest tries again.
     """
-    report, failure = _ingest(store, _opened(place), store.folds if folds is None else folds)
+    report, failure = _ingest(store, open_readable(place), store.folds if folds is None else folds)
     if failure is not None:
         raise failure
     return report
-
-
-def _opened(place: Path | str) -> Readable:
-    is_uri = isinstance(place, str) and "://" in place
-    return open_readable(place if is_uri else Path(place).absolute())
 
 
 def _ingest(store: Store, place: Readable, folds: Folds) -> _Outcome:
@@ -129,7 +124,7 @@ def ingest_root(
         places = run_places(root, deployment)
     except OSError as error:
         return IngestReport(problems=(f"{root}: {error}",))
-    if "://" not in str(root):
+    if is_folder(root):
         return _sum(_reported(store, place, since_ns, store.folds) for place in places)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
@@ -141,7 +136,7 @@ def ingest_root(
 def _reported(store: Store, place: str, since_ns: int | None, folds: Folds) -> IngestReport:
     """Ingest one place of many; what is wrong with it is told in the report."""
     try:
-        readable = _opened(place)
+        readable = open_readable(place)
         if since_ns is not None and (readable.logged_ns() or 0) < since_ns:
             return IngestReport()
         report, failure = _ingest(store, readable, folds)

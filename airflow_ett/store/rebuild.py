@@ -109,7 +109,7 @@ def _from_logs(store: Store, place: str, done: Rebuilt) -> None:
 
 def _is_forgotten(store: Store, place: str) -> bool:
     """Forget how far a place's logs were read; False where it is done or they are not whole."""
-    opened = open_readable(place if "://" in place else Path(place).absolute())
+    opened = open_readable(place)
     paths = list(find_logs(opened)[0])
     whole = opened.read(RUN_DIR_MARK) is None
 

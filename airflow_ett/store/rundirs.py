@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_ett.events import Chunk, slug
-from airflow_ett.storage import FolderStorage, Readable
+from airflow_ett.storage import FolderStorage, Readable, is_folder
 from airflow_ett.storage.objects import ObjectStorage
 from airflow_ett.store.report import IngestReport
 from airflow_ett.store.storable import refusal
@@ -29,11 +29,12 @@ def run_places(root: Path | str, deployment: str | None = None) -> Iterator[str]
 
     Raises ``OSError`` when an object store does not answer.
     """
-    if isinstance(root, str) and "://" in root:
-        if deployment is None:
-            return iter(_descend_uri(root.rstrip("/"), _DEPTH))
-        return iter(_descend_uri(f"{root.rstrip('/')}/{slug(deployment)}", _DEPTH - 1))
-    return map(str, run_dirs(Path(root), deployment))
+    if is_folder(root):
+        return map(str, run_dirs(Path(root), deployment))
+    uri = str(root).rstrip("/")
+    if deployment is None:
+        return iter(_descend_uri(uri, _DEPTH))
+    return iter(_descend_uri(f"{uri}/{slug(deployment)}", _DEPTH - 1))
 
 
 def run_dirs(run_root: Path, deployment: str | None = None) -> Iterator[Path]:

@@ -9,7 +9,8 @@ PUBLIC = {
         AttemptId BadLine Cause Chunk CursorFile CursorRecord Event JobContext JobKey JobState Kind
         Layer LogWriter RELAUNCH_CAUSES RunDir SCHEMA_VERSION USER_CAUSES agent_writer decode
         decode_cursor decode_log encode read_cursor read_log slug trainer_writer""",
-    "airflow_ett.storage": "Entry FolderStorage Readable Storage open_readable open_storage",
+    "airflow_ett.storage": "Entry FolderStorage Readable Storage is_at_api is_folder "
+    "open_readable open_storage",
     "airflow_ett.trainer": "Session",
     "airflow_ett.checkpoints": """
         Checkpoint FileDigest Manifest commit discard folder folder_name list_checkpoints
