@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from airflow_ett.errors import StoreDamaged, StoreError, StoreMismatch
 from airflow_ett.metric import format as show
 from airflow_ett.ui import apidocs
+from airflow_ett.ui.charts import spark_segments
+from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS
-from airflow_ett.ui.examples import first_steps
-from airflow_ett.ui.figures import spark_segments
-from airflow_ett.ui.view import PERIODS, DagView, Period
 
 _STATES = {
     "running": ("run", "Running"),
@@ -30,64 +30,51 @@ _STATES = {
     "failed": ("bad", "Failed"),
     "cancelled": ("none", "Cancelled"),
 }
+_SCRIPTS = ("ett.js",)
 _QUALITIES = {"complete": "Complete", "partial": "Partial", "launcher_only": "Launcher only"}
 
 
-def dag_page(dag_id: str, view: DagView, as_of_ns: int) -> str:
-    """The Dag tab."""
-    return _render("dag.html", dag_id=dag_id, view=view, period=view.period, as_of_ns=as_of_ns)
+def render(template: str, clock: Clock | None = None, **values: Any) -> str:
+    """Return a page; ``clock`` shows its times, in UTC by default."""
+    return _environment().get_template(template).render(clock=clock or Clock(), **values)
 
 
-def empty_period_page(dag_id: str, period: Period, as_of_ns: int) -> str:
-    """The Dag has jobs, but none in this period."""
-    return _render("empty_period.html", dag_id=dag_id, period=period, as_of_ns=as_of_ns)
-
-
-def empty_dag_page(dag_id: str) -> str:
-    """The Dag has no job yet: what to add to get one."""
-    return _render("empty_dag.html", dag_id=dag_id, steps=first_steps())
+def answer(html: str, status: int = 200) -> Response:
+    """Return a page as what a route answers."""
+    return HTMLResponse(html, status, headers={"Content-Security-Policy": _security_policy()})
 
 
 def denied_page(dag_id: str, user: str) -> str:
     """403: the same whether or not the Dag exists."""
-    return _render("denied.html", dag_id=dag_id, user=user)
+    return render("states/denied.html", dag_id=dag_id, user=user)
 
 
 def signed_out_page() -> str:
     """401: the session is over."""
-    return _render("signed_out.html")
+    return render("states/signed_out.html")
 
 
 def store_page(error: StoreError, *, now_ns: int, reference: str) -> str:
     """503: the store is away, or its tables are others than ours. Names no address and no user."""
     if isinstance(error, StoreMismatch):
-        return _render("store_mismatch.html", found=error.found, needed=error.needed)
+        return render("states/store_mismatch.html", found=error.found, needed=error.needed)
     if isinstance(error, StoreDamaged):
-        return _render("store_damaged.html", reference=reference)
-    return _render("store_away.html", now_ns=now_ns, reference=reference)
+        return render("states/store_damaged.html", reference=reference)
+    return render("states/store_away.html", now_ns=now_ns, reference=reference)
 
 
 def failed_page(reference: str) -> str:
     """500: anything else."""
-    return _render("failed.html", reference=reference)
+    return render("states/failed.html", reference=reference)
 
 
 def api_page(document: Mapping[str, Any]) -> str:
     """The API's description, from its OpenAPI document."""
-    return _render(
+    return render(
         "api.html",
         about=document["info"]["description"],
         operations=apidocs.operations(document),
         models=apidocs.models(document),
-    )
-
-
-def content_security_policy() -> str:
-    """What a page may load: itself, its own script and plotly's from this host."""
-    digest = base64.b64encode(hashlib.sha256(_static("ett.js").encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
     )
 
 
@@ -99,8 +86,20 @@ def plotly_script() -> Path:
     return Path(spec.origin).parent / "package_data" / "plotly.min.js"
 
 
-def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(values)
+@cache
+def _security_policy() -> str:
+    """What a page may load: itself, its own script, plotly's and its data from this host."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'self'"
+    )
+
+
+@cache
+def _script() -> str:
+    return "".join(_static(name) for name in _SCRIPTS)
 
 
 @cache
@@ -121,16 +120,15 @@ def _environment() -> Environment:
         duration=show.duration,
         percent=show.percent,
         change=show.change,
-        instant=show.instant,
+        cursor=show.cursor,
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(
         style=Markup(_static("palette.css") + _static("ett.css")),
-        script=Markup(_static("ett.js")),
+        script=Markup(_script()),
         plotly_version=version("plotly"),
         labels=COMPONENT_LABELS,
         tokens=COMPONENT_TOKENS,
-        periods=PERIODS,
         states=_STATES,
         qualities=_QUALITIES,
         shares=show.shares,

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
 from airflow_ett.events import AttemptId, JobKey, Kind, LogWriter, RunDir, trainer_writer
-from airflow_ett.store import ingest_run_dir, open_store, upgrade
+from airflow_ett.store import Store, ingest_run_dir, open_store, tables, upgrade
 
 # Airflow writes its configuration into its home when it is imported.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="ett-ui-"))
@@ -89,6 +90,24 @@ def report() -> Callable[..., Report]:
 def silent() -> Callable[..., Report]:
     """Make a report of a job without trainer events; keywords replace its fields."""
     return make_silent
+
+
+def _keep_report(store: Store, report: Report) -> None:
+    """Store a job as its report tells it, all that the report leaves out empty."""
+    defaults = {"deployment": "default", "end_ns": report["begin_ns"] + report["wall_ns"]}
+    whole = defaults | report
+    empty = {"attempts": len(report.get("attempts", ())), "revision": 1, "rolled_up": False}
+    known = [ttr["ns"] for ttr in report["ttr"] if ttr["recovered"]]
+    row = {"ttr_ns": sum(known), "recoveries": len(known), "updated_ns": BEGIN} | empty
+    columns = [column.name for column in tables.job.columns if column.name not in row]
+    row |= {name: whole.get(name) for name in columns} | {"result": whole}
+    store.write(lambda connection: connection.execute(insert(tables.job), row))
+
+
+@pytest.fixture
+def keep_report() -> Callable[[Store, Report], None]:
+    """Put a report into a store: ``keep_report(store, report(...))``."""
+    return _keep_report
 
 
 class JobWriter:

@@ -3,8 +3,8 @@
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,34 +18,42 @@ from fastapi.testclient import TestClient
 
 from airflow_ett.api.app import is_for_programs
 from airflow_ett.errors import StoreError, StoreMismatch
-from airflow_ett.ui.access import get_user
+from airflow_ett.store import Store, open_store, upgrade
 from airflow_ett.ui.app import create_app
+from airflow_ett.ui.depends import current_store, get_user
 
 Make = Callable[..., dict[str, Any]]
 HOSTILE = '"><script>alert(1)</script>$bg{{7*7}}'
 
 
-@dataclass
 class Site:
-    """The app with jobs of one Dag, a user who may read that Dag alone, and what was asked."""
+    """The app with a store of made-up jobs, and a user who may read the Dag ``ranker`` alone."""
 
-    reports: list[dict[str, Any]] = field(default_factory=list)
-    error: Exception | None = None
-    asked: list[tuple[str, int | None, int | None]] = field(default_factory=list)
+    def __init__(self, url: str, keep_report: Callable[..., None]) -> None:
+        upgrade(url)
+        self.store = open_store(url)
+        self.error: Exception | None = None
+        self.asked = 0
+        self._keep = keep_report
 
-    def source(self, dag_id: str, *, since_ns: int | None, limit: int | None) -> Sequence[Any]:
-        self.asked.append((dag_id, since_ns, limit))
-        if self.error:
-            raise self.error
-        rows = [r for r in self.reports if r["begin_ns"] >= (since_ns or 0)][:limit]
-        return [SimpleNamespace(result=row, updated_ns=1_796_000_000 * 10**9) for row in rows]
+    def keep(self, *reports: dict[str, Any]) -> None:
+        """Store jobs as their reports tell them."""
+        for report in reports:
+            self._keep(self.store, report)
 
     def client(self, *, signed_in: bool = True) -> TestClient:
-        app = create_app(self.source)
+        app = create_app()
+        app.dependency_overrides[current_store] = self._opened
         if signed_in:
             user = SimpleNamespace(get_name=lambda: "m.okafor")
             app.dependency_overrides[get_user] = lambda: user
         return TestClient(app, raise_server_exceptions=False)
+
+    def _opened(self) -> Store:
+        self.asked += 1
+        if self.error:
+            raise self.error
+        return self.store
 
 
 class OneDagManager:
@@ -59,19 +67,23 @@ class OneDagManager:
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep_report: Callable[..., None]
+) -> Iterator[Site]:
     monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", OneDagManager)
     monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda dag_id: None)
-    return Site()
+    site = Site(f"sqlite:///{tmp_path}/ett.db", keep_report)
+    yield site
+    site.store.close()
 
 
 def _routes() -> list[APIRoute]:
     """The pages' routes; those for programs are walked in tests/api/test_access.py."""
-    routes = create_app(Site().source).routes
+    routes = create_app().routes
     assert all(isinstance(route, APIRoute) for route in routes)
     found = [route for route in routes if isinstance(route, APIRoute)]
     pages = [r for r in found if not is_for_programs(r.path) or r.path.endswith("/docs")]
-    assert len(pages) == 3
+    assert len(pages) == 5
     return pages
 
 
@@ -82,7 +94,7 @@ def test_every_route_asks_who_is_there(site: Site, route: APIRoute) -> None:
         answer = client.request(method, route.path.format(dag_id="ranker"))
         assert answer.status_code == 401
         assert "Your session has ended" in answer.text
-    assert site.asked == []
+    assert site.asked == 0
 
 
 @pytest.mark.parametrize(
@@ -95,20 +107,20 @@ def test_a_dag_without_the_right_is_denied(site: Site, route: APIRoute, dag_id: 
     assert "You have no access to this Dag's runs" in answer.text
     assert "m.okafor" in answer.text
     assert html.escape(dag_id).replace("&quot;", "&#34;") in answer.text
-    assert site.asked == []
+    assert site.asked == 0
 
 
-def test_the_query_names_no_other_dag(site: Site) -> None:
-    site.client().get("/dag/ranker?dag_id=secret")
-    assert {dag_id for dag_id, _, _ in site.asked} == {"ranker"}
+def test_the_query_names_no_other_dag(site: Site, report: Make) -> None:
+    site.keep(report(), report(job="b", dag_id="secret", run_id="not_yours"))
+    assert "not_yours" not in site.client().get("/dag/ranker?dag_id=secret").text
     assert site.client().get("/dag/secret?dag_id=ranker").status_code == 403
 
 
 def test_the_tab_shows_the_numbers(site: Site, report: Make, silent: Make) -> None:
-    site.reports = [
+    site.keep(
         report(job="b", run_id="run_b", begin_ns=2, state="running", frozen=False),
         silent(job="a", run_id="run_a", begin_ns=1, nof=0),
-    ]
+    )
     answer = site.client().get("/dag/ranker")
     assert answer.status_code == 200
     text = _text(answer.text)
@@ -127,7 +139,7 @@ def test_the_tab_shows_the_numbers(site: Site, report: Make, silent: Make) -> No
 def test_owners_are_the_configured_ones(
     site: Site, report: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.reports = [report()]
+    site.keep(report())
     assert "night-shift" not in site.client().get("/dag/ranker").text
     monkeypatch.setenv("AIRFLOW__ETT__COMPONENT_OWNERS", "shutdown=night-shift")
     assert "Shutdown night-shift" in _text(site.client().get("/dag/ranker").text)
@@ -135,7 +147,7 @@ def test_owners_are_the_configured_ones(
 
 def test_shares_stand_beside_exactly_100(site: Site, report: Make) -> None:
     parts = dict.fromkeys(report()["components_ns"], 1)
-    site.reports = [report(components_ns=parts, wall_ns=7)]
+    site.keep(report(components_ns=parts, wall_ns=7))
     page = site.client().get("/dag/ranker").text
     shown = re.findall(r'<span class="n">([\d.]+)%</span>', page)
     assert len(shown) == 7
@@ -143,7 +155,7 @@ def test_shares_stand_beside_exactly_100(site: Site, report: Make) -> None:
 
 
 def test_without_accelerators_time_is_lost_not_hours(site: Site, report: Make) -> None:
-    site.reports = [report(accelerators=0)]
+    site.keep(report(accelerators=0))
     text = _text(site.client().get("/dag/ranker").text)
     assert "ETT%, wall-clock weighted 84.0%" in text
     assert "Lost time 2 m 00 s of 16 m 00 s held" in text
@@ -151,9 +163,7 @@ def test_without_accelerators_time_is_lost_not_hours(site: Site, report: Make) -
 
 
 def test_names_are_text(site: Site, report: Make) -> None:
-    site.reports = [
-        report(run_id=HOSTILE, quality="partial", quality_reasons=[HOSTILE], cause=HOSTILE)
-    ]
+    site.keep(report(run_id=HOSTILE, quality="partial", quality_reasons=[HOSTILE], cause=HOSTILE))
     page = site.client().get("/dag/ranker").text
     assert "<script>alert" not in page
     assert "49" not in _between(page, "Runs</h2>", "</section>")
@@ -161,7 +171,7 @@ def test_names_are_text(site: Site, report: Make) -> None:
 
 
 def test_links_are_relative(site: Site, report: Make) -> None:
-    site.reports = [report()]
+    site.keep(report())
     page = site.client().get("/dag/ranker").text
     links = re.findall(r'(?:href|src|action)="([^"]*)"', page)
     assert links
@@ -170,7 +180,7 @@ def test_links_are_relative(site: Site, report: Make) -> None:
 
 
 def test_more_rows_on_request(site: Site, report: Make) -> None:
-    site.reports = [report(job=f"{i:02}", run_id=f"r{i}", begin_ns=100 - i) for i in range(20)]
+    site.keep(*(report(job=f"{i:02}", run_id=f"r{i}", begin_ns=100 - i) for i in range(20)))
     client = site.client()
     first = client.get("/dag/ranker").text
     assert "Show all 20 runs" in first
@@ -190,7 +200,7 @@ def test_a_dag_without_jobs_says_what_to_add(site: Site) -> None:
 
 
 def test_a_period_without_jobs_keeps_the_controls(site: Site, report: Make) -> None:
-    site.reports = [report(begin_ns=1)]
+    site.keep(report(begin_ns=1))
     answer = site.client().get("/dag/ranker?period=7days")
     assert answer.status_code == 200
     assert "No finished or running job in this period." in answer.text
@@ -242,7 +252,7 @@ def test_the_chart_script_is_served_from_the_wheel(site: Site) -> None:
 
 
 def test_pages_load_nothing_from_elsewhere(site: Site, report: Make) -> None:
-    site.reports = [report()]
+    site.keep(report())
     policy = site.client().get("/dag/ranker").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe-eval" not in policy

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_ett.errors import StoreMismatch
 from airflow_ett.store import open_store, queries
-from airflow_ett.ui.view import PERIODS, dag_view
+from airflow_ett.ui.dag.view import PERIODS, dag_view
 
 
 def test_the_tab_shows_what_the_logs_say(tmp_path: Path, job_writer: Any) -> None:
@@ -31,22 +31,21 @@ def test_the_tab_reads_its_own_deployment(
     tmp_path: Path, job_writer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("airflow.api_fastapi")
-    from airflow_ett.ui.app import stored_jobs
+    from airflow_ett.ui.dag import reads
 
     url = f"sqlite:///{tmp_path}/ett.db"
     job_writer(tmp_path / "runs", url).write("ranker", "r1", time.time_ns())
-    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", url)
     for deployment, runs in (("default", ["r1"]), ("staging", [])):
         monkeypatch.setenv("AIRFLOW__ETT__DEPLOYMENT", deployment)
-        rows = stored_jobs("ranker", since_ns=None, limit=None)
+        rows = reads.jobs(open_store(url), "ranker", since_ns=None, limit=None)
         assert [row.run_id for row in rows] == runs
 
 
 def test_a_store_without_tables_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("airflow.api_fastapi")
-    from airflow_ett.ui.app import stored_jobs
+    from airflow_ett.ui.depends import current_store
 
     monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/none.db")
     with pytest.raises(StoreMismatch):
-        stored_jobs("ranker", since_ns=None, limit=1)
+        current_store()
     assert not (tmp_path / "none.db").exists()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_ett.ui.dag.figures import run_bars
 from airflow_ett.ui.data import COMPONENT_TOKENS, jobs_of
-from airflow_ett.ui.figures import run_bars
 
 STATIC = files("airflow_ett.ui").joinpath("static")
 CSS = "".join(STATIC.joinpath(name).read_text() for name in ("palette.css", "ett.css"))

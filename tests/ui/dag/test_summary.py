@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_ett.ui.dag.summary import component_rows, quantiles, summarise
 from airflow_ett.ui.data import COMPONENT_LABELS, jobs_of, weights
-from airflow_ett.ui.summary import component_rows, quantiles, summarise
 
 Make = Callable[..., dict[str, Any]]
 SECOND = 10**9

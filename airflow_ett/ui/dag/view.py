@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.metric import COMPONENTS, Components
+from airflow_ett.ui.charts import Figure
+from airflow_ett.ui.dag.figures import run_bars
+from airflow_ett.ui.dag.summary import ComponentRow, Summary, component_rows, summarise
 from airflow_ett.ui.data import Job, jobs_of, weights
-from airflow_ett.ui.figures import Figure, run_bars
-from airflow_ett.ui.summary import ComponentRow, Summary, component_rows, summarise
 
 _DAY_NS = 86_400 * 10**9
 _ROWS = 12

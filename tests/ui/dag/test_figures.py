@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_ett.ui.charts import spark_segments
+from airflow_ett.ui.dag.figures import date_labels, run_bars
 from airflow_ett.ui.data import COMPONENT_LABELS, jobs_of
-from airflow_ett.ui.figures import date_labels, run_bars, spark_segments
 
 Make = Callable[..., dict[str, Any]]
 DAY = 86_400 * 10**9

@@ -1,24 +1,17 @@
-"""Charts as plain plotly JSON, and the points of the small in-table graphics. Pure.
-
-A colour is a token (``"$ett-wasted"``) that the page resolves when it draws, so that one figure
-serves both themes. Plotly reads markup in every text: whatever a user named is escaped here.
-"""
+"""The bars: one per run, stacked by component. Pure."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from airflow_ett.metric.format import duration
+from airflow_ett.ui.charts import Figure, component_marker, plain
 from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS, Job
 
-Figure = dict[str, Any]
 _MIN_SLOTS = 12
 _MAX_DATES = 8
 _DAY_NS = 86_400 * 10**9
-_HATCH = {"shape": "/", "fgcolor": "$bg", "fillmode": "overlay", "size": 5, "solidity": 0.28}
 
 
 def run_bars(jobs: Sequence[Job]) -> Figure:
@@ -26,7 +19,7 @@ def run_bars(jobs: Sequence[Job]) -> Figure:
 
     ``layout.meta.unknown`` lists the bars without ETT%.
     """
-    names = [_plain(job.label) for job in jobs]
+    names = [plain(job.label) for job in jobs]
     traces = [_component_bars(component, names, jobs) for component in COMPONENT_LABELS]
     traces.append(_wall_clock(names, jobs))
     traces.append(_marks("x-thin", 8, "$bad", _where(names, jobs, lambda job: job.failed)))
@@ -49,28 +42,7 @@ def date_labels(times_ns: Sequence[int]) -> dict[int, str]:
     return {i: text for i, text in labels.items() if firsts[text] == i}
 
 
-def spark_segments(
-    values: Sequence[float | None], width: int = 104, height: int = 20
-) -> list[list[tuple[float, float]]]:
-    """Return the polylines of a sparkline in pixels; a gap where a value is unknown."""
-    known = [value for value in values if value is not None]
-    low = min(known, default=0.0)
-    span = (max(known, default=0.0) - low) or 1.0
-    segments: list[list[tuple[float, float]]] = [[]]
-    for index, value in enumerate(values):
-        if value is None:
-            segments.append([])
-            continue
-        x = 2 + index * (width - 4) / max(1, len(values) - 1)
-        y = height - 2 - (value - low) / span * (height - 4)
-        segments[-1].append((round(x, 1), round(y, 1)))
-    return [segment for segment in segments if segment]
-
-
 def _component_bars(component: str, names: list[str], jobs: Sequence[Job]) -> Figure:
-    marker: Figure = {"color": f"$ett-{COMPONENT_TOKENS[component]}", "line": {"width": 0}}
-    if component == "unattributed":
-        marker["pattern"] = {**_HATCH, "bgcolor": marker["color"]}
     return {
         "type": "bar",
         "name": COMPONENT_LABELS[component],
@@ -78,7 +50,7 @@ def _component_bars(component: str, names: list[str], jobs: Sequence[Job]) -> Fi
         "x": names,
         "y": [100 * job.components_ns[component] / max(1, job.wall_ns) for job in jobs],
         "customdata": [duration(job.components_ns[component]) for job in jobs],
-        "marker": marker,
+        "marker": component_marker(COMPONENT_TOKENS[component]),
         "hovertemplate": "%{y:.1f}%  %{customdata}",
     }
 
@@ -99,7 +71,7 @@ def _wall_clock(names: list[str], jobs: Sequence[Job]) -> Figure:
 
 def _ending(job: Job) -> str:
     if job.failed:
-        return f", failed: {_plain((job.cause or 'unknown').replace('_', ' '))}"
+        return f", failed: {plain((job.cause or 'unknown').replace('_', ' '))}"
     if job.running:
         return ", running, provisional"
     return "" if job.measured else ", no ETT%"
@@ -167,11 +139,6 @@ def _layout(names: list[str], jobs: Sequence[Job]) -> Figure:
         },
         "yaxis2": {"domain": [0.935, 1], "range": [0, 1], "visible": False},
     }
-
-
-def _plain(name: str) -> str:
-    """Return the name such that plotly shows it and reads no markup in it (it knows no quotes)."""
-    return html.escape(name, quote=False)
 
 
 def _date(ns: int, one_day: bool) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from airflow_ett.ui.view import PERIODS, dag_view, period_of
+from airflow_ett.ui.dag.view import PERIODS, dag_view, period_of
 
 Make = Callable[..., dict[str, Any]]
 DAY = 86_400 * 10**9

@@ -1,0 +1,52 @@
+"""What all charts share. A figure is plain plotly JSON, made by a pure function.
+
+A colour is a token (``"$ett-wasted"``) that the page resolves when it draws, so that one figure
+serves both themes. Plotly reads markup in every text: what a user named goes through :func:`plain`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+Figure = dict[str, Any]
+HATCH = {"shape": "/", "fgcolor": "$bg", "fillmode": "overlay", "size": 5, "solidity": 0.28}
+"""The pattern of ``unattributed``, beside the colour as ``bgcolor``."""
+
+
+def plain(name: str) -> str:
+    """Return the name such that plotly shows it and reads no markup in it (it knows no quotes)."""
+    return html.escape(name, quote=False)
+
+
+def component_marker(token: str) -> Figure:
+    """Return the marker of a component's bars: its colour, hatched where unattributed."""
+    marker: Figure = {"color": f"$ett-{token}", "line": {"width": 0}}
+    if token == "unattributed":
+        marker["pattern"] = {**HATCH, "bgcolor": marker["color"]}
+    return marker
+
+
+def spark_segments(
+    values: Sequence[float | None],
+    width: int = 104,
+    height: int = 20,
+    scale: tuple[float, float] | None = None,
+) -> list[list[tuple[float, float]]]:
+    """Return the polylines of a sparkline in pixels; a gap where a value is unknown.
+
+    ``scale`` are the values at its foot and at its head, by default the least and the largest.
+    """
+    known = [value for value in values if value is not None]
+    low, high = scale or (min(known, default=0.0), max(known, default=0.0))
+    span = (high - low) or 1.0
+    segments: list[list[tuple[float, float]]] = [[]]
+    for index, value in enumerate(values):
+        if value is None:
+            segments.append([])
+            continue
+        x = 2 + index * (width - 4) / max(1, len(values) - 1)
+        y = height - 2 - (value - low) / span * (height - 4)
+        segments[-1].append((round(x, 1), round(y, 1)))
+    return [segment for segment in segments if segment]

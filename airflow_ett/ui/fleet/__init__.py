@@ -1,0 +1,1 @@
+"""The fleet page: all Dags that the user may read, from the rollup."""

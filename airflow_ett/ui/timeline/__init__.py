@@ -1,0 +1,1 @@
+"""A job's timeline to scale: attempts, phases, checkpoints, failures, the cursor."""
