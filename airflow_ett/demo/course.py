@@ -125,6 +125,8 @@ class Demo:
         for line in ["", render(jobs), "", *numbers(jobs[0]), "", head, *latencies, ""]:
             self._print(line)
         self._print(f"The numbers again: AIRFLOW_HOME={self._home} airflow-ett report")
+        run = f"{self.stack.url}/dags/{DAG_ID}/runs/{_RUN_ID}/plugin/ett-run"
+        self._print(f"The run, second by second: {run}")
         self._print(f"The DAG tab: {self.tab}")
 
     def _look(self) -> None:

@@ -25,15 +25,19 @@ class TaskAt:
 
     @property
     def ett_page(self) -> str:
-        """The ETT% tab of its DAG."""
-        return f"dags/{quote(self.dag_id, safe='')}/plugin/ett"
+        """Its ETT% tab: the training itself."""
+        return f"{self._page}/plugin/ett-task"
 
     @property
     def xcom_page(self) -> str:
         """The tab that shows its XComs."""
+        return f"{self._page}/xcom"
+
+    @property
+    def _page(self) -> str:
         names = [quote(name, safe="") for name in (self.dag_id, self.run_id, self.task_id)]
         mapped = f"/mapped/{self.map_index}" if self.map_index >= 0 else ""
-        return "dags/{}/runs/{}/tasks/{}".format(*names) + mapped + "/xcom"
+        return "dags/{}/runs/{}/tasks/{}".format(*names) + mapped
 
 
 def web_address(text: str | None) -> str:

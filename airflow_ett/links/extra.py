@@ -48,7 +48,7 @@ class JobLink(TrainingLink):
 
 
 class EttLink(TrainingLink):
-    """The ETT% tab of the DAG, whatever is known of the job."""
+    """The ETT% tab of the task instance, whatever is known of the job."""
 
     label = "ETT%"
     place = "run_dir"

@@ -20,8 +20,9 @@ from airflow_ett.links import LINKS, LinkBoard, board
 LOCAL = Places("/runs/j", "local_detached://ett/app-1", None, "/apps/app-1/log", "/runs/j/c/640")
 REMOTE = Places("/runs/j", "x://ett/app-1", "https://c/app-1", "https://c/app-1?log=1")
 RUN = "manual__2026-01-01T00%3A00%3A00%2B00%3A00%2Fa%3Fb%23c"
-ETT = "dags/ranker/plugin/ett"
-TAB = f"dags/ranker/runs/{RUN}/tasks/group.train/xcom"
+TASK = f"dags/ranker/runs/{RUN}/tasks/group.train"
+ETT = f"{TASK}/plugin/ett-task"
+TAB = f"{TASK}/xcom"
 
 
 def links(xcoms: dict[str, Any]) -> dict[str, str]:
@@ -134,12 +135,12 @@ def test_r20_what_airflow_stores_at_the_end_of_a_task_is_the_same(
     assert {name: address for name, address in again.items() if address} == links(xcoms)
 
 
-def test_a_task_that_failed_before_its_submit_has_the_page_of_its_dag(xcoms: Any) -> None:
+def test_a_task_that_failed_before_its_submit_has_its_page(xcoms: Any) -> None:
     ti_key = TaskInstanceKey("ranker", "train", "r", 1, -1)
     shown = {link.name: link.get_link(None, ti_key=ti_key) for link in LINKS}
     assert shown == {
         "Training job": "",
-        "ETT%": ETT,
+        "ETT%": "dags/ranker/runs/r/tasks/train/plugin/ett-task",
         "Training logs": "",
         "Checkpoint": "",
     }

@@ -28,7 +28,7 @@ def test_r20_links_are_there_in_every_state(
     def of_try(number: int) -> dict[str, Any]:
         return {
             "Checkpoint": None,
-            "ETT%": "dags/linked/plugin/ett",
+            "ETT%": f"dags/linked/runs/{run_id}/tasks/train/plugin/ett-task",
             "Training job": f"https://cluster/app-{number}",
             "Training logs": f"dags/linked/runs/{run_id}/tasks/train/xcom",
         }
@@ -57,7 +57,7 @@ def test_r20_a_training_shows_its_links_from_submit_to_its_end(train: Any, mode:
     path = "/dags/{}/dagRuns/{}/taskInstances/{}/links".format(*task)
     shown = {
         "Checkpoint": None,
-        "ETT%": f"dags/{training.dag_id}/plugin/ett",
+        "ETT%": "dags/{}/runs/{}/tasks/{}/plugin/ett-task".format(*task),
         "Training job": None,
         "Training logs": "dags/{}/runs/{}/tasks/{}/xcom".format(*task),
     }
