@@ -8,7 +8,7 @@ take as long as the longest of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from airflow_ett.metric.phases import COMPONENTS, Phase
 from airflow_ett.metric.plans.sets import Result, measured, total
 
 _FIXED = frozenset({Phase.TRAIN, Phase.UNATTRIBUTED})
-_NOT_HELD = frozenset({Phase.QUEUE, Phase.RETRY_WAIT, Phase.FAILURE_DETECTION})
+NOT_HELD = frozenset({Phase.QUEUE, Phase.RETRY_WAIT, Phase.FAILURE_DETECTION})
+"""Phases in which a job holds no accelerators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ class Reduce:
         """The phase, as the only one that changes."""
         return (self.phase,)
 
-    def saves(self, lengths: Counter[str]) -> dict[str, int]:
+    def saves(self, lengths: Mapping[str, int]) -> dict[str, int]:
         """Return what it saves of which phase of an attempt with phases of these lengths."""
-        length = lengths[self.phase]
-        return {self.phase: min(length, self.ns + int(length * self.share))}
+        length = lengths.get(self.phase, 0)
+        share = length * self.share.numerator // self.share.denominator
+        return {self.phase: min(length, self.ns + share)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,10 @@ class Overlap:
     def __str__(self) -> str:
         return f"{', '.join(self.phases)} at the same time"
 
-    def saves(self, lengths: Counter[str]) -> dict[str, int]:
+    def saves(self, lengths: Mapping[str, int]) -> dict[str, int]:
         """Return what it saves of which phase of an attempt with phases of these lengths."""
-        longest = max(self.phases, key=lambda phase: (lengths[phase], phase))
-        return {phase: lengths[phase] for phase in self.phases if phase != longest}
+        ordered = sorted([(lengths.get(phase, 0), phase) for phase in self.phases])
+        return {phase: length for length, phase in ordered[:-1]}
 
 
 Change = Reduce | Overlap
@@ -158,7 +160,7 @@ def _savings(
                 parts = change.saves(left)
                 left.subtract(parts)
                 saved[change] += sum(parts.values())
-                occupied = (ns for phase, ns in parts.items() if phase not in _NOT_HELD)
+                occupied = (ns for phase, ns in parts.items() if phase not in NOT_HELD)
                 held[change] += job["accelerators"] * sum(occupied)
     return saved, held
 

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_ett.errors import ConfigurationError
@@ -158,6 +158,7 @@ def changes(draw: st.DrawFn) -> list[Change]:
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(jobs(), min_size=1, max_size=3), changes())
 def test_nothing_is_saved_twice_and_order_is_without_meaning(
     found: list[dict[str, Any]], wanted: list[Change]

@@ -1,0 +1,34 @@
+"""Counted facts in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from airflow_ett.metric import format as show
+from airflow_ett.metric.plans.advice.gains import Saving
+from airflow_ett.metric.plans.advice.jobs import Jobs
+
+
+def counted(count: int, noun: str) -> str:
+    """Return such as ``1 attempt`` or ``1,200 attempts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def of_runs(count: int, jobs: Jobs) -> str:
+    """Return such as ``6 of 30 runs``."""
+    return f"{count:,} of {counted(jobs.runs, 'run')}"
+
+
+def typical(lengths: Iterable[int]) -> str:
+    """Return the median of lengths in ns."""
+    return show.duration(round(median(lengths)))
+
+
+def accelerators(found: Saving) -> str:
+    """Return how many accelerators the jobs that show it held."""
+    counts = {piece.job["accelerators"] for piece, _ in found.shown}
+    least, most = min(counts), max(counts)
+    if not most:
+        return "their machines"
+    return counted(most, "accelerator") if least == most else f"{least:,} to {most:,} accelerators"
