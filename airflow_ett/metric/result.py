@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar, overload
 
 from airflow_ett.events import AttemptId
+from airflow_ett.metric.progress import Progress
+
+_T = TypeVar("_T")
 
 
 class Span(NamedTuple):
@@ -22,6 +27,20 @@ class Span(NamedTuple):
     phase: str
     attempt: AttemptId
     lane: str = "main"
+
+
+class Lane(NamedTuple):
+    """An attempt's spans, packed: there may be a million.
+
+    Span ``i`` of the main lane is ``phases[keys[i]]`` from ``edges[i]`` to ``edges[i + 1]``;
+    ``beside`` are those of other lanes.
+    """
+
+    attempt: AttemptId
+    edges: array[int]
+    keys: array[int]
+    phases: tuple[str, ...]
+    beside: tuple[Span, ...]
 
 
 class Booking(NamedTuple):
@@ -171,7 +190,8 @@ class JobMetric:
 
     ``frozen`` is False while the job lives: its numbers are provisional, and ``current_phase`` is
     what it does. ``progress_ns`` is when training last advanced, ``time_to_first_advance_ns`` how
-    long it took to do so at first; None if it never did.
+    long it took to do so at first; None if it never did. ``lanes`` has the spans once
+    more, packed; of these and of ``progress`` there is one an attempt.
     """
 
     dag_id: str
@@ -221,37 +241,49 @@ class JobMetric:
     cause: str | None
     handle: str | None
     published: tuple[Published, ...]
-    spans: Spans
+    spans: Lazy[Span]
+    lanes: Lazy[Lane] = field(compare=False)
+    progress: Lazy[Progress]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the spans as JSON-able data: the keys of ``report --json``."""
-        return {n: _plain(getattr(self, n)) for n in _names(JobMetric) if n != "spans"}
+        """Return the numbers as JSON-able data, the keys of ``report --json``.
+
+        The timeline, which is spans, lanes and progress, is no part of them.
+        """
+        return {n: _plain(getattr(self, n)) for n in _names(JobMetric) if n not in _TIMELINE}
 
 
-class Spans(Sequence[Span]):
-    """All spans, read from the packed timelines when somebody asks for them."""
+_TIMELINE = ("spans", "lanes", "progress")
 
-    def __init__(self, sources: Sequence[Callable[[], Iterable[Span]]]) -> None:
+
+class Lazy(Sequence[_T]):
+    """What the packed timelines hold, read when somebody asks for it."""
+
+    def __init__(self, sources: Sequence[Callable[[], Iterable[_T]]]) -> None:
         self._sources = sources
 
     @cached_property
-    def _all(self) -> tuple[Span, ...]:
-        return tuple(span for source in self._sources for span in source())
+    def _all(self) -> tuple[_T, ...]:
+        return tuple(iter(self))
+
+    def __iter__(self) -> Iterator[_T]:
+        """Read them one after the other, and keep none: there may be a million."""
+        return chain.from_iterable(source() for source in self._sources)
 
     @overload
-    def __getitem__(self, index: int) -> Span: ...
+    def __getitem__(self, index: int) -> _T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[_T, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
+    def __getitem__(self, index: int | slice) -> _T | tuple[_T, ...]:
         return self._all[index]
 
     def __len__(self) -> int:
         return len(self._all)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spans) and self._all == other._all
+        return isinstance(other, Lazy) and self._all == other._all
 
     def __hash__(self) -> int:
         return hash(self._all)

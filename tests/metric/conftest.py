@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_ett.events import AttemptId, Event, Kind
-from airflow_ett.metric import JobMetric, measure
+from airflow_ett.metric import JobMetric, Span, measure
+from airflow_ett.metric.result import Lane
 
 SECOND = 1_000_000_000
 JOB = "0123456789abcdef0123"
@@ -206,10 +208,18 @@ def check(metric: JobMetric) -> None:
     for percent in (metric.ett_pct, metric.ett_pct_held, metric.ett_pct_paper):
         assert percent is None or 0 <= percent <= 100
     main = [span for span in metric.spans if span.lane == "main"]
+    assert [span for lane in metric.lanes for span in unpacked(lane)] == list(metric.spans)
     assert all(span.begin_ns < span.end_ns for span in main)
     edges = [metric.begin_ns, *(span.end_ns for span in main)]
     assert [span.begin_ns for span in main] == edges[:-1]
     assert edges[-1] == metric.end_ns
+
+
+def unpacked(lane: Lane) -> list[Span]:
+    """Return the spans of an attempt."""
+    times = zip(lane.keys, pairwise(lane.edges), strict=True)
+    spans = [Span(begin, end, lane.phases[key], lane.attempt) for key, (begin, end) in times]
+    return [*spans, *lane.beside]
 
 
 def seconds(phases: Any) -> dict[str, float]:

@@ -15,7 +15,7 @@ from airflow_ett.metric.account.windows import windows
 from airflow_ett.metric.clock.job import Job
 from airflow_ett.metric.evidence.fields import Notes
 from airflow_ett.metric.phases import Components
-from airflow_ett.metric.result import Booked, JobMetric, Recovery, Spans
+from airflow_ett.metric.result import Booked, JobMetric, Lazy, Recovery
 from airflow_ett.metric.timeline.trace import Stretch
 
 
@@ -66,7 +66,9 @@ def numbers(
         compiles=tuple(account.compiles),
         **_savings(job, account, saves),
         cause=_cause(job, account),
-        spans=Spans([timeline.spans for timeline in timelines]),
+        spans=Lazy([timeline.spans for timeline in timelines]),
+        lanes=Lazy([timeline.lane for timeline in timelines]),
+        progress=Lazy([timeline.progress for timeline in timelines]),
     )
 
 

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
-from operator import itemgetter, lt
+from operator import add, itemgetter, lt
 from typing import NamedTuple
 
 from airflow_ett.events import Event
@@ -143,6 +143,14 @@ class Rows:
         if not joined or not stepping or sum(step) != ends[-1] - begins[0]:
             return None
         return Run(begins, ends, lows, highs, step)
+
+    def stepping(self, count: int) -> tuple[array[int], array[int], array[int], array[int]]:
+        """Return begin and end of the stepping in the first rows, and the cursors there."""
+        begins, lows, highs, steps, waits = (
+            self._cells[i : count * _WIDTH : _WIDTH] for i in (0, 2, 3, 5, 6)
+        )
+        begins = array("q", map(add, begins, waits))
+        return begins, array("q", map(add, begins, steps)), lows, highs
 
     def append(self, row: tuple[int, ...]) -> None:
         """Take one more row; :meth:`arrange` brings it to its place."""

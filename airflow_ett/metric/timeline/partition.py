@@ -93,6 +93,10 @@ class Partition:
         begins = [max(begin_ns, self.begin_ns), *edges[:-1]]
         return [(begin, end) for begin, end in zip(begins, edges, strict=True) if begin < end]
 
+    def packed(self, count: int) -> tuple[array[int], array[int], list[str]]:
+        """Return begin and key of the first ``count`` spans, and the phase of each key."""
+        return self._begins[:count], self._keys[:count], [name.phase for name in self._names]
+
     def spans(self, count: int, end_ns: int) -> Iterator[tuple[int, int, str]]:
         """Iterate over begin, end and phase of the first ``count`` spans as of ``end_ns``."""
         for i in range(count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,8 @@ from airflow_ett.metric.evidence.fields import FOREVER, Notes
 from airflow_ett.metric.evidence.lanes import MAIN, Claim
 from airflow_ett.metric.evidence.rows import Rows
 from airflow_ett.metric.phases import Components
-from airflow_ett.metric.result import Booked, Span
+from airflow_ett.metric.progress import Progress
+from airflow_ett.metric.result import Booked, Lane, Span
 from airflow_ett.metric.timeline.gaps import Marks, gaps
 from airflow_ett.metric.timeline.innermost import cut
 from airflow_ett.metric.timeline.track import Course, Track
@@ -43,6 +45,7 @@ class Timeline:
         beside: tuple[Span, ...],
         over_ns: int | None,
         lead_until_ns: int,
+        hwm: int,
         notes: Notes,
     ) -> None:
         self.attempt = attempt
@@ -52,7 +55,8 @@ class Timeline:
         self.notes = notes
         self.total: Booked = track.settled.total() + track.tail.total()
         self._beside = beside
-        self._rows = track.rows
+        self._rows, self._count = track.rows, len(track.rows)
+        self._hwm = hwm
         self._parts = tuple((part, len(part), part.end_ns) for part in (track.settled, track.tail))
         self._known: dict[tuple[int, int], Booked] = {}
 
@@ -109,6 +113,26 @@ class Timeline:
             yield held
         yield from self._beside
 
+    def lane(self) -> Iterator[Lane]:
+        """Yield all spans, packed."""
+        edges, keys = array("q"), array("I")
+        phases: list[str] = []
+        stop_ns = self.attempt.begin_ns
+        for part, count, end_ns in self._parts:
+            begins, numbers, names = part.packed(count)
+            stop_ns = end_ns
+            if keys and numbers and phases[keys[-1]] == names[numbers[0]]:
+                del begins[0], numbers[0]
+            edges.extend(begins)
+            keys.extend(map(len(phases).__add__, numbers))
+            phases += names
+        edges.append(stop_ns)
+        yield Lane(self.attempt.id, edges, keys, tuple(phases), self._beside)
+
+    def progress(self) -> Iterator[Progress]:
+        """Yield where the main rank's cursor stood, and when."""
+        yield Progress(self.attempt.id, self._hwm, *self._rows.stepping(self._count))
+
 
 class Tracer:
     """Makes one attempt's :class:`Timeline`, at each look from where it was."""
@@ -150,7 +174,9 @@ class Tracer:
         self._note_outside(attempt, notes)
         beside = (*self._beside, *_beside(attempt, notes))
         notes |= self._track.walk.notes
-        return Timeline(attempt, self._track, beside, marks.over_ns, lead.until_ns, notes)
+        return Timeline(
+            attempt, self._track, beside, marks.over_ns, lead.until_ns, course.hwm, notes
+        )
 
     def _take_fresh(self, lead: _Lead, evidence: Evidence) -> list[Claim]:
         """Return what is new on the leading lane; what is new beside it is sorted in."""
