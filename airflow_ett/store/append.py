@@ -129,7 +129,7 @@ class Appender:
         lock(connection, job)
         if lacks_events(connection, job):
             return None
-        open_interval = _open_interval(connection, job)
+        open_interval = open_interval_of(connection, job)
         kept = self._folds.up_to_date(connection, job, open_interval)
         now_ns = int(connection.scalar(select(files.clock(connection))) or 0)
         sign_ns = files.newest_ns(connection, job, "nodes/heartbeat-")
@@ -145,7 +145,7 @@ class Appender:
                 del self._measured[next(iter(self._measured))]
 
 
-def _open_interval(connection: Connection, job: str) -> Event | None:
+def open_interval_of(connection: Connection, job: str) -> Event | None:
     """Return what the trainer has not closed yet: measured with, never stored."""
     content = files.stored(connection, job, "cursor")
     record = decode_cursor(content) if content else None

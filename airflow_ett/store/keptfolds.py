@@ -54,8 +54,9 @@ class Kept:
 class KeptFolds:
     """The folds of the jobs that were measured last. A job's is used by one thread at a time."""
 
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: Components, most_events: int | None = None) -> None:
         self._components = components
+        self._most_events = most_events or _MOST_EVENTS
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
@@ -78,7 +79,7 @@ class KeptFolds:
         with self._lock:
             self._kept[kept.fold.job] = kept
             total = sum(one.events for one in self._kept.values())
-            while total > _MOST_EVENTS and len(self._kept) > 1:
+            while total > self._most_events and len(self._kept) > 1:
                 total -= self._kept.popitem(last=False)[1].events
 
 

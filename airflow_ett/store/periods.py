@@ -57,6 +57,36 @@ def by_dag(store: Store, period: Period, dags: Dags) -> dict[tuple[str, str], Su
     return {(deployment, dag_id): sums for (deployment, dag_id), sums in found.items()}
 
 
+def by_day(store: Store, period: Period, dags: Dags) -> dict[str, Sums]:
+    """Return the sums over all of the DAGs by day; a day on which no job ended is left out."""
+    return {day: sums for (day,), sums in _sums(store, period, dags, by=("day",)).items()}
+
+
+def by_dag_and_day(
+    store: Store, period: Period, dags: Dags
+) -> dict[tuple[str, str], dict[str, Sums]]:
+    """Return the sums by deployment and DAG, and of each by day."""
+    found: dict[tuple[str, str], dict[str, Sums]] = defaultdict(dict)
+    for (deployment, dag_id, day), sums in _sums(store, period, dags, by=(*_DAG, "day")).items():
+        found[deployment, dag_id][day] = sums
+    return dict(found)
+
+
+def last_end(store: Store, dags: Dags) -> int | None:
+    """Return when the last of the jobs ended, in UTC nanoseconds; None where none has."""
+    job = tables.job.c
+    ended = (job.frozen, *dags.conditions(store, tables.job))
+    with store.read() as connection:
+        found: int | None = connection.scalar(select(func.max(job.end_ns)).where(*ended))
+        return found
+
+
+def has_rollup(store: Store) -> bool:
+    """Return whether the rollup has any day, of whatever DAG."""
+    with store.read() as connection:
+        return connection.scalar(select(tables.rollup.c.day).limit(1)) is not None
+
+
 def running(store: Store, dags: Dags) -> dict[tuple[str, str], int]:
     """Return how many jobs have not ended, by deployment and DAG."""
     job = tables.job.c
@@ -91,9 +121,17 @@ def _sums(
                 found[key].add(sums)
             stretches = list(_stretches(changed, period.zone))
         for begin_ns, end_ns in stretches:
-            for row in _ended(connection, store, dags, begin_ns, end_ns):
-                found[tuple(row[: len(by)])].add_job(*row[len(_DAG) :])
+            for deployment, dag_id, end, *job in _ended(connection, store, dags, begin_ns, end_ns):
+                found[_key(by, deployment, dag_id, end, period.zone)].add_job(*job)
     return found
+
+
+def _key(
+    by: tuple[str, ...], deployment: str, dag_id: str, end_ns: int, zone: ZoneInfo
+) -> tuple[str, ...]:
+    """Return a job's group; ``by`` is none, some or all of DAG and day, in this order."""
+    dag = (deployment, dag_id) if by[:2] == _DAG else ()
+    return (*dag, day_of(end_ns, zone)) if "day" in by else dag
 
 
 def _changed_days(
@@ -159,7 +197,7 @@ def _ended(
     connection: Connection, store: Store, dags: Dags, begin_ns: int, end_ns: int
 ) -> Iterable[Any]:
     job = tables.job.c
-    query = select(job.deployment, job.dag_id, *(job[name] for name in COLUMNS))
+    query = select(job.deployment, job.dag_id, job.end_ns, *(job[name] for name in COLUMNS))
     ended = (job.frozen, job.end_ns.between(begin_ns, end_ns))
     return connection.execute(query.where(*ended, *dags.conditions(store, tables.job)))
 

@@ -5,17 +5,17 @@ Sums over a period are those of :mod:`airflow_ett.store.periods`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, and_, func, or_, select, tuple_
+from sqlalchemy import JSON, ColumnElement, Table, and_, column, func, or_, select, tuple_
 
 from airflow_ett.events import AttemptId, Event
 from airflow_ett.store import tables
 from airflow_ett.store.engine import Store
 from airflow_ett.store.project import load_events
-from airflow_ett.store.scope import Dags
+from airflow_ett.store.scope import Dags, within
 
 _COLUMNS = (
     *("job", "deployment", "dag_id", "run_id", "task_id", "map_index", "generation"),
@@ -202,10 +202,54 @@ def jobs(
     return rows
 
 
-def dag_task_ids(store: Store, dag_id: str) -> list[str]:
-    """Return the tasks of a DAG that have trained, in alphabetical order."""
+def result_parts(
+    store: Store, jobs: Collection[str], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return these keys of the results of jobs by their ids, None for what a result has not.
+
+    Few of a result's keys are long (``checkpoints``), and those that nobody asked for stay in the
+    database.
+    """
+    job = tables.job.c
+    query = select(job.job, _picked_sqlite(names) if store.is_sqlite else _picked_postgres(names))
+    with store.read() as connection:
+        rows = connection.execute(query.where(within(store, job.job, jobs))).all()
+    return {row[0]: dict(zip(names, row[1][1:], strict=True)) for row in rows}
+
+
+def _picked_sqlite(names: Sequence[str]) -> ColumnElement[Any]:
+    """Two paths or more make an array of what is found."""
+    paths = (f'$."{name}"' for name in ("job", *names))
+    return func.json_extract(tables.job.c.result, *paths, type_=JSON)
+
+
+def _picked_postgres(names: Sequence[str]) -> ColumnElement[Any]:
+    """A record is read once; each ``->`` would read the whole text anew."""
+    columns = [column(name, JSON) for name in ("job", *names)]
+    record = func.json_to_record(tables.job.c.result).table_valued(*columns)
+    record = record.render_derived(with_types=True)
+    picked = select(func.json_build_array(*record.c, type_=JSON)).select_from(record)
+    return picked.scalar_subquery()
+
+
+def first_checkpoints(
+    store: Store, jobs: Collection[str], count: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Return when the first saves of jobs, by their ids, were done and committed."""
+    saved = tables.checkpoint.c
+    query = select(saved.job, saved.saved_ns, saved.committed_ns)
+    query = query.where(within(store, saved.job, jobs), saved.number < count)
+    found: dict[str, list[dict[str, Any]]] = {job: [] for job in jobs}
+    with store.read() as connection:
+        for row in connection.execute(query.order_by(saved.job, saved.number)).mappings():
+            found[row["job"]].append({name: row[name] for name in ("saved_ns", "committed_ns")})
+    return found
+
+
+def dag_task_ids(store: Store, dags: Dags) -> list[str]:
+    """Return the tasks of DAGs that have trained, in alphabetical order."""
     task = tables.job.c.task_id
-    query = select(task).where(tables.job.c.dag_id == dag_id).distinct().order_by(task)
+    query = select(task).where(*dags.conditions(store, tables.job)).distinct().order_by(task)
     with store.read() as connection:
         return list(connection.scalars(query))
 

@@ -1,13 +1,13 @@
 """Sums over periods: the same from the rollup, from the jobs, and from both together."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import event, select, update
+from sqlalchemy import event, func, select, update
 
 from airflow_ett.events import LogWriter, RunDir
 from airflow_ett.fleet import roll_up
@@ -54,6 +54,13 @@ def _direct(store: Store, period: Period = NOVEMBER, *dag_ids: str) -> Sums:
     return sums
 
 
+def _added(parts: Iterable[Sums]) -> Sums:
+    whole = Sums()
+    for part in parts:
+        whole.add(part)
+    return whole
+
+
 def _reads_jobs(store: Store, ask: Callable[[], object]) -> bool:
     """Say whether a question reads the measures of single jobs."""
     statements: list[str] = []
@@ -82,6 +89,78 @@ def test_the_sums_are_the_same_before_and_after_the_rollup(store: Store) -> None
     assert periods.by_dag(store, NOVEMBER, EVERY) == before
     assert set(before) == {("default", "a"), ("default", "b"), ("staging", "c")}
     assert not _reads_jobs(store, lambda: periods.total(store, NOVEMBER, EVERY))
+
+
+@pytest.mark.usefixtures("runs")
+def test_days_and_the_days_of_dags_add_up_to_the_period(store: Store) -> None:
+    expected = _direct(store)
+    ended = {"2026-11-01", "2026-11-02", "2026-11-03", "2026-11-30"}
+    for _ in range(2):
+        days = periods.by_day(store, NOVEMBER, EVERY)
+        assert set(days) == ended
+        assert _added(days.values()) == expected
+        for day, sums in days.items():
+            assert sums == _direct(store, Period(day, day, UTC_ZONE))
+        dags = periods.by_dag_and_day(store, NOVEMBER, EVERY)
+        assert set(dags["default", "a"]) == ended - {"2026-11-30"}
+        assert set(dags["staging", "c"]) == {"2026-11-30"}
+        whole = periods.by_dag(store, NOVEMBER, EVERY)
+        assert {dag: _added(of.values()) for dag, of in dags.items()} == whole
+        only_a = periods.by_dag_and_day(store, NOVEMBER, Dags(["a"]))
+        assert only_a == {("default", "a"): dags["default", "a"]}
+        roll_up(store, timezone="UTC")
+    assert not _reads_jobs(store, lambda: periods.by_dag_and_day(store, NOVEMBER, EVERY))
+
+
+def test_days_are_those_of_the_zone_with_and_without_the_rollup(
+    store: Store, tmp_path: Path, write_job: Callable[..., RunDir]
+) -> None:
+    tokyo = ZoneInfo("Asia/Tokyo")
+    write_job(tmp_path, run_id="evening", begin_ns=_at(1, 16))
+    write_job(tmp_path, run_id="noon", begin_ns=_at(1, 12))
+    ingest_root(store, tmp_path)
+    for _ in range(2):
+        days = periods.by_day(store, Period("2026-11-01", "2026-11-03", tokyo), EVERY)
+        assert {day: sums["jobs"] for day, sums in days.items()} == {
+            "2026-11-01": 1,
+            "2026-11-02": 1,
+        }
+        roll_up(store, timezone="Asia/Tokyo")
+
+
+def test_a_changed_day_counts_once_by_day(
+    store: Store, runs: list[RunDir], tmp_path: Path, write_job: Callable[..., RunDir]
+) -> None:
+    roll_up(store, timezone="UTC")
+    write_job(tmp_path, dag_id="a", run_id="new", begin_ns=_at(2, 9))
+    ingest_root(store, tmp_path)
+    days = periods.by_day(store, NOVEMBER, EVERY)
+    assert {day: sums["jobs"] for day, sums in days.items()} == {
+        "2026-11-01": 2,
+        "2026-11-02": 3,
+        "2026-11-03": 2,
+        "2026-11-30": 1,
+    }
+    dags = periods.by_dag_and_day(store, NOVEMBER, Dags(["a"]))
+    assert dags["default", "a"]["2026-11-02"]["jobs"] == 2
+
+
+@pytest.mark.usefixtures("runs")
+def test_the_last_end_is_one_of_the_dags(store: Store) -> None:
+    job = tables.job.c
+    last = select(job.dag_id, func.max(job.end_ns)).where(job.frozen).group_by(job.dag_id)
+    with store.read() as connection:
+        ends = {row[0]: row[1] for row in connection.execute(last)}
+    assert periods.last_end(store, EVERY) == ends["c"]
+    assert periods.last_end(store, Dags(["a", "b"])) == max(ends["a"], ends["b"])
+    assert periods.last_end(store, Dags(["none"])) is None
+
+
+@pytest.mark.usefixtures("runs")
+def test_whether_there_is_a_rollup(store: Store) -> None:
+    assert not periods.has_rollup(store)
+    roll_up(store, timezone="UTC")
+    assert periods.has_rollup(store)
 
 
 @pytest.mark.usefixtures("runs")

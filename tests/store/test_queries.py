@@ -61,8 +61,27 @@ def test_no_dag_means_no_row_and_quotes_are_text(filled: Store) -> None:
 
 
 def test_the_tasks_of_a_dag(filled: Store) -> None:
-    assert queries.dag_task_ids(filled, "a") == ["train", "warm"]
-    assert queries.dag_task_ids(filled, "none") == []
+    assert queries.dag_task_ids(filled, Dags(["a"])) == ["train", "warm"]
+    assert queries.dag_task_ids(filled, Dags(["a"], "default")) == ["train", "warm"]
+    assert queries.dag_task_ids(filled, Dags(["a"], "staging")) == []
+    assert queries.dag_task_ids(filled, Dags(["none"])) == []
+
+
+def test_parts_of_results_are_what_the_whole_says(filled: Store) -> None:
+    rows = queries.jobs(filled, dag_ids=["a"])
+    names = ("ttr", "cause", "attempts", "held_components_ns", "ett_pct_held", "frozen", "nof")
+    parts = queries.result_parts(filled, [row.job for row in rows], names)
+    assert len(rows) == 4
+    assert parts == {row.job: {name: row.result[name] for name in names} for row in rows}
+
+
+def test_a_part_that_a_result_has_not_is_none(filled: Store) -> None:
+    job = queries.jobs(filled, dag_ids=["b"])[0].job
+    assert queries.result_parts(filled, [job], ["of tomorrow", "nof"]) == {
+        job: {"of tomorrow": None, "nof": 1}
+    }
+    assert queries.result_parts(filled, ["none"], ["nof", "ttr"]) == {}
+    assert queries.result_parts(filled, [], ["nof", "ttr"]) == {}
 
 
 def test_a_dags_newest_jobs_are_found_by_index(filled: Store) -> None:
