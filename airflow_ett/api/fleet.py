@@ -18,15 +18,18 @@ from airflow_ett.api.parameters import (
     period_of,
 )
 from airflow_ett.api.reading import current_store
-from airflow_ett.api.summaries import days_of, rank_of, summary_of
+from airflow_ett.api.summaries import day_of, days_of, rank_of, summary_of
 from airflow_ett.api.tables import csv_text
 from airflow_ett.metric import configured
 from airflow_ett.store import periods
 from airflow_ett.store.revision import REVISION
 from airflow_ett.store.scope import Dags
-from airflow_ett.store.sums import Sums
+from airflow_ett.store.sums import WEIGHTED, Sums
 
 _CSV = {"application/json": "json", "text/csv": "csv"}
+_DAY_COLUMNS = [name for name in models.FleetDay.model_fields if name != "accelerator_ms"]
+_IN_CSV = {name: f"{name}_accelerator_ms" for name in WEIGHTED}
+Accept = Annotated[str, Header(include_in_schema=False)]
 router = APIRouter(tags=["sums"])
 
 
@@ -58,7 +61,7 @@ def fleet_dags(
     until: LastDay = None,
     limit: Limit = 50,
     format: TableFormat = None,
-    accept: Annotated[str, Header(include_in_schema=False)] = "",
+    accept: Accept = "",
 ) -> Any:
     """Rank the DAGs that you may read by the accelerator time that they lost."""
     store, period = current_store(), period_of(days, until)
@@ -72,10 +75,35 @@ def fleet_dags(
     rows.sort(key=lambda row: (-row.lost_accelerator_ms, -row.lost_ns, row.dag_id))
     if chosen(format, accept, _CSV) == "csv":
         text = csv_text((r.model_dump() for r in rows[:limit]), list(models.DagRank.model_fields))
-        headers = {"Content-Disposition": 'attachment; filename="dags.csv"'}
-        return Response(text, media_type="text/csv", headers=headers)
+        return _csv_file(text, "dags.csv")
     ranking = models.DagRanking(period=days_of(period), total=len(rows), dags=rows[:limit])
     return models.answer(ranking)
+
+
+@router.get(
+    "/fleet/days",
+    response_model=models.FleetDays,
+    responses={200: {"content": {"text/csv": {}}}},
+)
+def fleet_days(
+    readable: ReadableDags,
+    dag_id: DagIds = None,
+    days: Days = 30,
+    until: LastDay = None,
+    format: TableFormat = None,
+    accept: Accept = "",
+) -> Any:
+    """Add up the jobs of all DAGs that you may read by the day on which they ended."""
+    period = period_of(days, until)
+    sums = periods.by_day(current_store(), period, in_both(dag_id, readable))
+    found = [day_of(day, sums[day]) for day in sorted(sums)]
+    if chosen(format, accept, _CSV) == "csv":
+        rows = (
+            day.model_dump() | {_IN_CSV[name]: ms for name, ms in day.accelerator_ms.items()}
+            for day in found
+        )
+        return _csv_file(csv_text(rows, [*_DAY_COLUMNS, *_IN_CSV.values()]), "days.csv")
+    return models.answer(models.FleetDays(period=days_of(period), days=found))
 
 
 @router.get("/components", response_model=models.Components)
@@ -95,6 +123,11 @@ def health() -> Any:
     """Say whether the database answers; 503 where it does not."""
     database = "sqlite" if current_store().is_sqlite else "postgresql"
     return models.Health(status="ok", version=__version__, revision=REVISION, database=database)
+
+
+def _csv_file(text: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(text, media_type="text/csv", headers=headers)
 
 
 def _summary(dags: Dags, period: periods.Period) -> Response:

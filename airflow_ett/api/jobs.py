@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
+from airflow_ett import config
 from airflow_ett.api import cursors, models
 from airflow_ett.api.access import ReadableDags, User, in_both, may_read, of_this_airflow
 from airflow_ett.api.names import Name
@@ -21,7 +22,7 @@ from airflow_ett.api.parameters import (
 from airflow_ett.api.reading import current_store
 from airflow_ett.api.tables import csv_text
 from airflow_ett.events import JobState, encode
-from airflow_ett.metric import COMPONENTS
+from airflow_ett.metric import COMPONENTS, configured
 from airflow_ett.store import Store, queries
 
 _CSV = {"application/json": "json", "text/csv": "csv"}
@@ -97,6 +98,34 @@ def one_job(request: Request, user: User, job: JobId) -> Any:
     # What a log said may hold halves of characters, which JSON alone can tell.
     body = json.dumps(details.model_dump() | {"result": result})
     return Response(body, media_type="application/json")
+
+
+@router.get(
+    "/jobs/{job}/phases",
+    response_model=models.JobPhases,
+    responses={200: {"content": {"text/csv": {}}}},
+)
+def job_phases(
+    request: Request, user: User, job: JobId, format: TableFormat = None, accept: Accept = ""
+) -> Any:
+    """Tell where the time of each attempt of a job went, by phase."""
+    components = configured(config.load())
+    phases = [
+        models.AttemptPhase(
+            **row.attempt._asdict(),
+            phase=row.phase,
+            component=row.component,
+            owner=components[row.component].owner,
+            ns=row.ns,
+        )
+        for row in queries.phases(_store_of(job, request, user), job)
+    ]
+    if chosen(format, accept, _CSV) == "csv":
+        headers = {"Content-Disposition": 'attachment; filename="phases.csv"'}
+        told = (phase.model_dump() for phase in phases)
+        text = csv_text(told, list(models.AttemptPhase.model_fields))
+        return Response(text, media_type="text/csv", headers=headers)
+    return models.answer(models.JobPhases(job=job, phases=phases))
 
 
 @router.get(

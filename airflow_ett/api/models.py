@@ -146,6 +146,25 @@ class JobDetails(BaseModel):
     )
 
 
+class AttemptPhase(BaseModel):
+    """How long an attempt spent in a phase, and who owns the phase's component."""
+
+    submission: int
+    scheduler_restart: int
+    elastic_restart: int
+    phase: str
+    component: str
+    owner: str = Field(description="Empty where nobody owns the component.")
+    ns: Ns
+
+
+class JobPhases(BaseModel):
+    """The phases of a job's attempts; they add up to its wall clock."""
+
+    job: str
+    phases: list[AttemptPhase]
+
+
 class EventPage(BaseModel):
     """Events of a job, by writer and number: lines of the event log."""
 
@@ -222,6 +241,31 @@ class DagRanking(BaseModel):
     period: Days
     total: int = Field(description="How many DAGs there are.")
     dags: list[DagRank]
+
+
+class FleetDay(BaseModel):
+    """The jobs that ended on a day."""
+
+    day: str = Field(description="ISO 8601, in the period's time zone.")
+    jobs: Count
+    measured: int = Field(description="Jobs with an ETT%.")
+    attempts: Count
+    failures: Count
+    ett_pct: Percent
+    ett_pct_held: float | None = Field(description="The same of the time held, 0 to 100.")
+    ett_pct_per_job: float | None = Field(description="The jobs' mean ETT%, 0 to 100.")
+    held_accelerator_ms: int
+    lost_accelerator_ms: int = Field(description="Held, and not trained on new data.")
+    accelerator_ms: dict[str, int] = Field(
+        description="Accelerator-milliseconds by component, from submission: held or not."
+    )
+
+
+class FleetDays(BaseModel):
+    """The days of a period on which a job ended, in order."""
+
+    period: Days
+    days: list[FleetDay]
 
 
 class ComponentInfo(BaseModel):

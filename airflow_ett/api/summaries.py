@@ -1,6 +1,6 @@
 """From sums to what the API says of a period. Pure."""
 
-from airflow_ett.api.models import ComponentShare, DagRank, Days, Summary
+from airflow_ett.api.models import ComponentShare, DagRank, Days, FleetDay, Summary
 from airflow_ett.metric import Components
 from airflow_ett.store.periods import Period
 from airflow_ett.store.sums import SPENT, WEIGHTED, Sums
@@ -13,8 +13,8 @@ def days_of(period: Period) -> Days:
 
 def summary_of(sums: Sums, running: int, period: Period, components: Components) -> Summary:
     """Return the summary of a period."""
-    spent = _spent(sums)
-    whole = sum(spent.values())
+    parts = spent(sums)
+    whole = sum(parts.values())
     return Summary(
         period=days_of(period),
         jobs=sums["jobs"],
@@ -25,8 +25,8 @@ def summary_of(sums: Sums, running: int, period: Period, components: Components)
         held_ns=sums["held_ns"],
         effective_ns=sums["effective_ns"],
         ett_pct=ett_pct(sums),
-        ett_pct_held=percent(spent["effective"], _held(sums)),
-        ett_pct_per_job=_mean_pct(sums),
+        ett_pct_held=ett_pct_held(sums),
+        ett_pct_per_job=ett_pct_per_job(sums),
         lost_accelerator_ms=_lost_ms(sums),
         components=[
             ComponentShare(
@@ -34,14 +34,14 @@ def summary_of(sums: Sums, running: int, period: Period, components: Components)
                 owner=part.owner,
                 ns=sums[SPENT[name]],
                 accelerator_ms=sums[WEIGHTED[name]],
-                share_pct=percent(spent[name], whole),
+                share_pct=percent(parts[name], whole),
             )
             for name, part in components.items()
         ],
         failures=sums.failures.total(),
         failures_by_cause=dict(sorted(sums.failures.items())),
-        tts_mean_ns=_mean(sums["tts_ns"], sums["measured"]),
-        ttr_mean_ns=_mean(sums["ttr_ns"], sums["recoveries"]),
+        tts_mean_ns=mean(sums["tts_ns"], sums["measured"]),
+        ttr_mean_ns=mean(sums["ttr_ns"], sums["recoveries"]),
         recoveries=sums["recoveries"],
     )
 
@@ -50,8 +50,7 @@ def rank_of(
     deployment: str, dag_id: str, sums: Sums, running: int, components: Components
 ) -> DagRank:
     """Return a DAG's row of the ranking."""
-    spent = {name: value for name, value in _spent(sums).items() if name != "effective"}
-    worst = max(spent, key=spent.__getitem__) if any(spent.values()) else None
+    worst = largest_loss(sums)
     return DagRank(
         deployment=deployment,
         dag_id=dag_id,
@@ -67,10 +66,43 @@ def rank_of(
     )
 
 
+def day_of(day: str, sums: Sums) -> FleetDay:
+    """Return what the jobs that ended on a day come to."""
+    return FleetDay(
+        day=day,
+        jobs=sums["jobs"],
+        measured=sums["measured"],
+        attempts=sums["attempts"],
+        failures=sums.failures.total(),
+        ett_pct=ett_pct(sums),
+        ett_pct_held=ett_pct_held(sums),
+        ett_pct_per_job=ett_pct_per_job(sums),
+        held_accelerator_ms=sums["held_weighted_ms"],
+        lost_accelerator_ms=_lost_ms(sums),
+        accelerator_ms={name: sums[measure] for name, measure in WEIGHTED.items()},
+    )
+
+
 def ett_pct(sums: Sums) -> float | None:
     """Return the weighted ETT%, None where no job has one."""
-    spent = _spent(sums)
-    return percent(spent["effective"], sum(spent.values()))
+    parts = spent(sums)
+    return percent(parts["effective"], sum(parts.values()))
+
+
+def ett_pct_held(sums: Sums) -> float | None:
+    """Return the weighted ETT% of the time held."""
+    return percent(spent(sums)["effective"], _held(sums))
+
+
+def ett_pct_per_job(sums: Sums) -> float | None:
+    """Return the jobs' mean ETT%."""
+    return sums["ett_ppm"] / 10_000 / sums["measured"] if sums["measured"] else None
+
+
+def largest_loss(sums: Sums) -> str | None:
+    """Return the component that took most of what was not effective, None where nothing was."""
+    losses = {name: value for name, value in spent(sums).items() if name != "effective"}
+    return max(losses, key=losses.__getitem__) if any(losses.values()) else None
 
 
 def percent(part: int, whole: int) -> float | None:
@@ -78,27 +110,25 @@ def percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole else None
 
 
-def _weighs(sums: Sums) -> bool:
-    """Say whether any job held accelerators."""
+def weighs(sums: Sums) -> bool:
+    """Say whether any job with an ETT% held accelerators."""
     return any(sums[name] for name in WEIGHTED.values())
 
 
-def _spent(sums: Sums) -> dict[str, int]:
-    measures = WEIGHTED if _weighs(sums) else SPENT
+def spent(sums: Sums) -> dict[str, int]:
+    """Return the time by component: accelerator-milliseconds, nanoseconds where no job held any."""
+    measures = WEIGHTED if weighs(sums) else SPENT
     return {name: sums[measure] for name, measure in measures.items()}
 
 
 def _held(sums: Sums) -> int:
-    return sums["held_weighted_ms" if _weighs(sums) else "measured_held_ns"]
+    return sums["held_weighted_ms" if weighs(sums) else "measured_held_ns"]
 
 
 def _lost_ms(sums: Sums) -> int:
     return sums["held_weighted_ms"] - sums[WEIGHTED["effective"]]
 
 
-def _mean(total: int, count: int) -> int | None:
+def mean(total: int, count: int) -> int | None:
+    """Return a mean, rounded down; None of nothing."""
     return total // count if count else None
-
-
-def _mean_pct(sums: Sums) -> float | None:
-    return sums["ett_ppm"] / 10_000 / sums["measured"] if sums["measured"] else None

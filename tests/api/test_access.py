@@ -16,8 +16,9 @@ from tests.api.conftest import API_SECRET, SECRET_DAG, Manager
 
 Client = Callable[..., Any]
 _TOKENS = ("/api/v1/logs/", "/api/v1/events", "/api/v1/clock", "/api/v1/tokens/")
+_ASKED = {"/timeline/{dag_id}": "?job={job}"}
 ROUTES = [
-    (method, route.path)
+    (method, route.path + _ASKED.get(route.path, ""))
     for route in create_app().routes
     if isinstance(route, APIRoute)
     for method in sorted(route.methods)
@@ -40,15 +41,22 @@ def test_the_walk_covers_every_route() -> None:
     assert len(OF_TOKENS) == 8
     assert {path for _, path in OF_USERS} == {
         "/dag/{dag_id}",
+        "/run/{dag_id}",
+        "/timeline/{dag_id}?job={job}",
+        "/pulse/{dag_id}",
+        "/fleet",
+        "/guide",
         "/static/plotly.min.js",
         "/api/v1/docs",
         "/api/v1/openapi.json",
         "/api/v1/jobs",
         "/api/v1/jobs/{job}",
         "/api/v1/jobs/{job}/events",
+        "/api/v1/jobs/{job}/phases",
         "/api/v1/dags/{dag_id}/summary",
         "/api/v1/fleet/summary",
         "/api/v1/fleet/dags",
+        "/api/v1/fleet/days",
         "/api/v1/components",
         "/api/v1/health",
         "/metrics",

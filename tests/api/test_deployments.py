@@ -13,7 +13,7 @@ from sqlalchemy import delete, select
 
 from airflow_ett.fleet import roll_up
 from airflow_ett.store import open_store, tables
-from tests.api.conftest import OTHER, OTHER_RUN, Manager
+from tests.api.conftest import BEGIN, OTHER, OTHER_RUN, Manager, S
 from tests.api.test_access import OF_USERS
 
 Client = Callable[..., Any]
@@ -62,6 +62,8 @@ def test_every_route_is_as_if_the_database_were_ones_own(
     token: str,
 ) -> None:
     """What is told is the same as without the others' rows, to the last byte."""
+    # Pages say when they were made.
+    monkeypatch.setattr("time.time_ns", lambda: BEGIN + 30 * 86_400 * S)
     monkeypatch.setenv("AIRFLOW__ETT__METRICS_TOKEN", "a-scraper")
     monkeypatch.setenv("AIRFLOW__ETT__METRICS_DAGS", "rank*, never-*")
     manager.rights["anna"] |= {"never-trained"}
@@ -81,8 +83,8 @@ def _whole(answer: Any) -> tuple[int, str, dict[str, str]]:
 
 def test_a_job_of_another_airflow_looks_like_none(client: Client, jobs: dict[str, str]) -> None:
     job = jobs[f"ranker {OTHER_RUN}"]
-    for path in ("/api/v1/jobs/{}", "/api/v1/jobs/{}/events", "/api/v1/jobs/{}/events?limit=1"):
-        theirs, none = (client("root").get(path.format(one)) for one in (job, NONE))
+    for path in ("", "/phases", "/events", "/events?limit=1"):
+        theirs, none = (client("root").get(f"/api/v1/jobs/{one}{path}") for one in (job, NONE))
         assert theirs.status_code == none.status_code == 404
         assert theirs.text.replace(job, NONE) == none.text
 

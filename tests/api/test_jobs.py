@@ -289,13 +289,37 @@ def test_hostile_names_that_are_stored_come_back_as_text(
         assert summary.json()["running"] == 1
 
 
+def test_phases_add_up_to_the_wall_clock(client: Client, jobs: dict[str, str]) -> None:
+    job = jobs["ranker run-0"]
+    told = client("anna").get(f"/api/v1/jobs/{job}").json()["job"]
+    page = client("anna").get(f"/api/v1/jobs/{job}/phases").json()
+    assert page["job"] == job
+    assert sum(phase["ns"] for phase in page["phases"]) == told["wall_ns"]
+    assert {phase["submission"] for phase in page["phases"]} == {1, 2}
+    for component, ns in told["components_ns"].items():
+        assert sum(p["ns"] for p in page["phases"] if p["component"] == component) == ns
+
+
+def test_phases_as_csv_have_their_owners(
+    client: Client, jobs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__ETT__COMPONENT_OWNERS", "wasted==night-shift")
+    path = f"/api/v1/jobs/{jobs['ranker run-0']}/phases"
+    answer = client("anna").get(path, headers={"Accept": "text/csv"})
+    assert answer.headers["content-disposition"] == 'attachment; filename="phases.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [*rows[0]][-4:] == ["phase", "component", "owner", "ns"]
+    owners = {row["component"]: row["owner"] for row in rows}
+    assert (owners["wasted"], owners["effective"]) == ("'=night-shift", "model")
+
+
 def test_a_job_without_a_dag_is_nobodys(
     client: Client, manager: Any, jobs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its log lacks the opened event. To an auth manager no DAG is any DAG."""
     monkeypatch.setattr(manager, "is_authorized_dag", lambda **asked: not asked["details"].id)
     monkeypatch.setattr("airflow_ett.store.queries.dag_of", lambda store, job, dags: "")
-    for path in ("", "/events", "/events?dag_id=ranker"):
+    for path in ("", "/events", "/events?dag_id=ranker", "/phases"):
         assert client("anna").get(f"/api/v1/jobs/{jobs['ranker run-0']}{path}").status_code == 404
 
 

@@ -67,6 +67,33 @@ def test_dags_are_ranked_by_what_they_lost(client: Client) -> None:
     assert (short["total"], len(short["dags"])) == (2, 1)
 
 
+def test_the_days_add_up_to_the_fleet(client: Client) -> None:
+    fleet = client("root").get("/api/v1/fleet/summary", params=PERIOD).json()
+    found = client("root").get("/api/v1/fleet/days", params=PERIOD).json()
+    assert found["period"] == fleet["period"]
+    days = found["days"]
+    assert [day["jobs"] for day in days] == [2, 2, 1, 1]
+    assert [day["day"] for day in days] == sorted({day["day"] for day in days})
+    for name in ("jobs", "measured", "attempts", "failures", "lost_accelerator_ms"):
+        assert sum(day[name] for day in days) == fleet[name]
+    for part in fleet["components"]:
+        of_days = sum(day["accelerator_ms"][part["component"]] for day in days)
+        assert of_days == part["accelerator_ms"]
+    assert days[0]["ett_pct_held"] == pytest.approx(fleet["ett_pct_held"])
+    assert days[0]["held_accelerator_ms"] > days[0]["lost_accelerator_ms"] > 0
+    hidden = client("anna").get("/api/v1/fleet/days", params={**PERIOD, "dag_id": SECRET_DAG})
+    assert hidden.json()["days"] == []
+
+
+def test_the_days_as_a_table(client: Client) -> None:
+    params = {**PERIOD, "format": "csv"}
+    lines = client("anna").get("/api/v1/fleet/days", params=params).text.splitlines()
+    assert lines[0].startswith("day,jobs,measured,attempts,failures,ett_pct,")
+    assert lines[0].endswith("shutdown_accelerator_ms,unattributed_accelerator_ms")
+    assert len(lines) == 1 + 4
+    assert lines[1].startswith("2026-09-21,1,1,2,1,")
+
+
 def test_components_and_owners_are_the_configured_ones(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
