@@ -17,11 +17,12 @@ from airflow_ett.api import errors
 from airflow_ett.api.app import Headers
 from airflow_ett.api.openapi import document
 from airflow_ett.errors import StoreError
-from airflow_ett.ui import pages
+from airflow_ett.ui import guide, pages, pulse
 from airflow_ett.ui.dag import routes as dag
 from airflow_ett.ui.depends import Denied, get_user
 from airflow_ett.ui.fleet import routes as fleet
 from airflow_ett.ui.run import routes as run
+from airflow_ett.ui.timeline import routes as timeline
 
 _SIGNED_OUT = (401, 403)
 
@@ -30,7 +31,15 @@ def create_app() -> FastAPI:
     """Return the app."""
     app = FastAPI(title="ETT%", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Headers)
-    for part in (dag.router, run.router, fleet.router, _common):
+    for part in (
+        dag.router,
+        run.router,
+        timeline.router,
+        fleet.router,
+        pulse.router,
+        guide.router,
+        _common,
+    ):
         app.include_router(part, dependencies=[Depends(get_user)])
     app.include_router(api.router())
     _handle_errors(app)
@@ -73,7 +82,8 @@ def _failed_page(error: Exception, path: str) -> Response:
     if isinstance(error, HTTPException) and error.status_code in _SIGNED_OUT:
         return pages.answer(pages.signed_out_page(), error.status_code)
     if isinstance(error, HTTPException | RequestValidationError):
-        return errors.answer(error, path)
+        status = error.status_code if isinstance(error, HTTPException) else 422
+        return pages.answer(pages.no_page(status), status)
     reference = errors.logged(error, path)
     if isinstance(error, StoreError):
         html = pages.store_page(error, now_ns=time.time_ns(), reference=reference)

@@ -7,17 +7,39 @@ serves both themes. Plotly reads markup in every text: what a user named goes th
 from __future__ import annotations
 
 import html
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
+
+from airflow_ett.metric.phases import COMPONENTS
+from airflow_ett.ui.data import COMPONENT_TOKENS
+from airflow_ett.ui.words import isolated
 
 Figure = dict[str, Any]
 HATCH = {"shape": "/", "fgcolor": "$bg", "fillmode": "overlay", "size": 5, "solidity": 0.28}
 """The pattern of ``unattributed``, beside the colour as ``bgcolor``."""
 
+_TURNS = frozenset({"R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"})
+
+_PHASES = frozenset(phase for part in COMPONENTS.values() for phase in part.phases)
+"""Those with a colour of their own in ``palette.css``."""
+
+
+def phase_token(phase: str, component: str) -> str:
+    """Return a phase's colour token: its own, else its component's, else unattributed's."""
+    if phase in _PHASES:
+        return f"ph-{phase}"
+    return f"ett-{COMPONENT_TOKENS.get(component, 'unattributed')}"
+
 
 def plain(name: str) -> str:
-    """Return the name such that plotly shows it and reads no markup in it (it knows no quotes)."""
-    return html.escape(name, quote=False)
+    """Return the name such that plotly shows it and reads no markup in it (it knows no quotes).
+
+    One that is written from the right, or turns the text around, leaves what follows it alone.
+    """
+    text = html.escape(name, quote=False)
+    turns = any(unicodedata.bidirectional(character) in _TURNS for character in text)
+    return isolated(text) if turns else text
 
 
 def component_marker(token: str) -> Figure:

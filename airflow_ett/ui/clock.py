@@ -36,6 +36,10 @@ class Clock:
         """Return a time in full, such as ``2026-11-29 11:36:04 UTC``."""
         return UNKNOWN if ns is None else f"{self.moment(ns):%Y-%m-%d %H:%M:%S %Z}"
 
+    def second(self, ns: int) -> str:
+        """Return the time of day, such as ``11:36:04 UTC``."""
+        return f"{self.moment(ns):%H:%M:%S %Z}"
+
     def brief(self, ns: int | None, beside_ns: int) -> str:
         """Return ``11:36:04`` on the day of ``beside_ns``, else ``Nov 29 11:36``."""
         if ns is None:

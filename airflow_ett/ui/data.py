@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_ett.events import USER_CAUSES, Cause, JobState
 
@@ -27,9 +27,19 @@ COMPONENT_TOKENS = {
 """Component to its colour: ``--ett-<token>`` in the style sheet."""
 
 
+class Measure(NamedTuple):
+    """A job on one clock: its length, the components that it is the sum of, and the ETT%."""
+
+    whole_ns: int
+    parts_ns: Mapping[str, int]
+    pct: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One training. Lengths are nanoseconds, ``ett_pct`` and its kin 0 to 100.
+
+    ``alone`` says whether it is the only one of its run among the jobs given.
 
     ``ett_pct``, ``ett_pct_held``, ``ett_pct_paper`` and ``tts_ns`` are None where the trainer sent
     no events. ``recoveries`` are those after a failure (a user's own restart is none), as length
@@ -37,8 +47,12 @@ class Job:
     user's too, and is None where there was none.
     """
 
+    job: str
     run_id: str
+    task_id: str
+    map_index: int
     label: str
+    alone: bool
     state: str
     frozen: bool
     begin_ns: int
@@ -51,13 +65,21 @@ class Job:
     tts_ns: int | None
     recoveries: tuple[tuple[int, bool], ...]
     recovery_ns: int | None
+    attempts: int
     nof: int
     preempted: int
     components_ns: Mapping[str, int]
+    held_components_ns: Mapping[str, int]
     accelerators: int
     quality: str
     reasons: tuple[str, ...]
     cause: str | None
+
+    def on(self, *, held: bool) -> Measure:
+        """Return the job on the clock that runs from submission, or only while ``held``."""
+        if held:
+            return Measure(self.held_ns, self.held_components_ns, self.ett_pct_held)
+        return Measure(self.wall_ns, self.components_ns, self.ett_pct)
 
     @property
     def measured(self) -> bool:
@@ -103,10 +125,16 @@ def weights(jobs: Sequence[Job]) -> list[int] | None:
 
 
 def _job(row: Mapping[str, Any], *, alone: bool) -> Job:
+    # A report tells of each, the store's list of jobs counts them.
+    attempts = row["attempts"]
     by_cause = row["nof_by_cause"]
     return Job(
+        job=row["job"],
         run_id=row["run_id"],
+        task_id=row["task_id"],
+        map_index=row["map_index"],
         label=row["run_id"] if alone else f"{row['run_id']} · {_task(row)}",
+        alone=alone,
         state=row["state"],
         frozen=row["frozen"],
         begin_ns=row["begin_ns"],
@@ -121,14 +149,20 @@ def _job(row: Mapping[str, Any], *, alone: bool) -> Job:
             (ttr["ns"], ttr["recovered"]) for ttr in row["ttr"] if ttr["cause"] not in USER_CAUSES
         ),
         recovery_ns=sum(ttr["ns"] for ttr in row["ttr"]) if row["ttr"] else None,
+        attempts=attempts if isinstance(attempts, int) else len(attempts),
         nof=row["nof"],
         preempted=by_cause.get(Cause.PREEMPTED, 0),
-        components_ns={name: row["components_ns"].get(name, 0) for name in COMPONENT_LABELS},
+        components_ns=_in_order(row["components_ns"]),
+        held_components_ns=_in_order(row["held_components_ns"]),
         accelerators=row["accelerators"],
         quality=row["quality"],
         reasons=tuple(row["quality_reasons"]),
         cause=row["cause"],
     )
+
+
+def _in_order(components_ns: Mapping[str, int]) -> dict[str, int]:
+    return {name: components_ns.get(name, 0) for name in COMPONENT_LABELS}
 
 
 def _task(row: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from airflow_ett.errors import StoreDamaged, StoreError, StoreMismatch
 from airflow_ett.metric import format as show
 from airflow_ett.ui import apidocs
-from airflow_ett.ui.charts import spark_segments
+from airflow_ett.ui.charts import phase_token, spark_segments
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS
 
@@ -30,18 +30,30 @@ _STATES = {
     "failed": ("bad", "Failed"),
     "cancelled": ("none", "Cancelled"),
 }
-_SCRIPTS = ("ett.js",)
+_STYLES = (
+    *("neutrals.css", "palette.css", "base.css", "charts.css", "tables.css", "pages.css"),
+    *("widths.css", "media.css"),
+)
+"""In the order of the cascade."""
+_SCRIPTS = (
+    *("host.js", "theme.js", "place.js", "figure.js", "charts.js", "forms.js", "morph.js"),
+    *("live.js", "start.js"),
+)
+"""In the order in which they need each other."""
 _QUALITIES = {"complete": "Complete", "partial": "Partial", "launcher_only": "Launcher only"}
 
 
 def render(template: str, clock: Clock | None = None, **values: Any) -> str:
-    """Return a page; ``clock`` shows its times, in UTC by default."""
-    return _environment().get_template(template).render(clock=clock or Clock(), **values)
+    """Return a page; ``clock`` shows its times. Without one the page follows no choice: UTC."""
+    shown = {"clock": clock or Clock(), "zone": clock and clock.asked}
+    return _environment().get_template(template).render(shown | values)
 
 
 def answer(html: str, status: int = 200) -> Response:
     """Return a page as what a route answers."""
-    return HTMLResponse(html, status, headers={"Content-Security-Policy": _security_policy()})
+    headers = {"Content-Security-Policy": _security_policy()}
+    # A log may hold halves of characters, which no page can.
+    return HTMLResponse(html.encode(errors="replace"), status, headers=headers)
 
 
 def denied_page(dag_id: str, user: str) -> str:
@@ -61,6 +73,11 @@ def store_page(error: StoreError, *, now_ns: int, reference: str) -> str:
     if isinstance(error, StoreDamaged):
         return render("states/store_damaged.html", reference=reference)
     return render("states/store_away.html", now_ns=now_ns, reference=reference)
+
+
+def no_page(status: int) -> str:
+    """404, or another status of the client's fault: nothing can be shown at this address."""
+    return render("states/no_page.html", status=status)
 
 
 def failed_page(reference: str) -> str:
@@ -98,6 +115,12 @@ def _security_policy() -> str:
 
 
 @cache
+def style_sheet() -> str:
+    """Return the CSS of all pages."""
+    return "".join(_static(name) for name in _STYLES)
+
+
+@cache
 def _script() -> str:
     return "".join(_static(name) for name in _SCRIPTS)
 
@@ -124,7 +147,7 @@ def _environment() -> Environment:
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(
-        style=Markup(_static("palette.css") + _static("ett.css")),
+        style=Markup(style_sheet()),
         script=Markup(_script()),
         plotly_version=version("plotly"),
         labels=COMPONENT_LABELS,
@@ -134,6 +157,7 @@ def _environment() -> Environment:
         shares=show.shares,
         amount=_amount,
         spark=spark_segments,
+        phase_token=phase_token,
     )
     return environment
 

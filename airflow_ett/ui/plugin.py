@@ -35,22 +35,31 @@ class LazyApp:
         return app
 
 
-class EttPlugin(AirflowPlugin):
-    """The ETT% tab of every Dag, and the listener. Addresses are relative to keep a base path.
+def _view(destination: str, url_route: str, name: str, href: str) -> dict[str, Any]:
+    return {"destination": destination, "url_route": url_route, "name": name, "href": href}
 
-    Airflow tells on every page, and in its processes' logs, why a plugin could not be loaded.
+
+_RUN = "ett/run/{DAG_ID}?run_id={RUN_ID}"
+
+
+class EttPlugin(AirflowPlugin):
+    """The ETT% tabs, the fleet's page, and the listener. Addresses are relative: a base path stays.
+
+    Airflow finds a view by its ``url_route`` alone, whatever its destination and plugin. It shows a
+    view's icon without a text, or with the name a second time, so ours have none. On every page,
+    and in its processes' logs, it tells why a plugin could not be loaded.
     """
 
     name = "airflow_ett"
     listeners = [listener]  # noqa: RUF012
     fastapi_apps = [{"app": LazyApp(), "url_prefix": "/ett", "name": "ETT%"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
-        {
-            "name": "ETT%",
-            "href": "ett/dag/{DAG_ID}",
-            "destination": "dag",
-            "url_route": "ett",
-        }
+        _view("dag", "ett", "ETT%", "ett/dag/{DAG_ID}"),
+        _view("dag_run", "ett-run", "ETT%", _RUN),
+        _view(
+            "task_instance", "ett-task", "ETT%", _RUN + "&task_id={TASK_ID}&map_index={MAP_INDEX}"
+        ),
+        _view("nav", "ett-fleet", "ETT% fleet", "ett/fleet") | {"nav_top_level": True},
     ]
 
     @classmethod

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,29 @@ DAY = 86_400 * SECOND
 BEGIN = 1_796_000_000 * SECOND
 
 Report = dict[str, Any]
+
+
+_FIRST = {
+    "queue": 35 * SECOND,
+    "hardware_setup": 15 * SECOND,
+    "trainer_init": 10 * SECOND,
+    "compile": 30 * SECOND,
+    "train": 400 * SECOND,
+    "failure_detection": 5 * SECOND,
+}
+_SECOND = {
+    "trainer_init": 10 * SECOND,
+    "train": 440 * SECOND,
+    "replay": 20 * SECOND,
+    "checkpoint_save": 15 * SECOND,
+    "shutdown": 15 * SECOND,
+    "unattributed": 5 * SECOND,
+}
+
+
+def _attempt(submission: int, **told: Any) -> Report:
+    number = {"submission": submission, "scheduler_restart": 0, "elastic_restart": 0}
+    return number | {"layer": "first" if submission == 1 else "relaunch"} | told
 
 
 def make_report(**changes: Any) -> Report:
@@ -56,6 +79,36 @@ def make_report(**changes: Any) -> Report:
             "shutdown": 15 * SECOND,
             "unattributed": 5 * SECOND,
         },
+        "held_components_ns": {
+            "scheduling": 15 * SECOND,
+            "trainer_init": 20 * SECOND,
+            "pt2_compile": 30 * SECOND,
+            "effective": 840 * SECOND,
+            "wasted": 35 * SECOND,
+            "shutdown": 15 * SECOND,
+            "unattributed": 5 * SECOND,
+        },
+        "phases_ns": _FIRST | _SECOND | {"train": 840 * SECOND, "trainer_init": 20 * SECOND},
+        "levels_ns": {
+            "effective": 840 * SECOND,
+            "start": 50 * SECOND,
+            "recovery": 30 * SECOND,
+            "steady": 65 * SECOND,
+            "shutdown": 15 * SECOND,
+        },
+        "positions_ns": {
+            "effective": {"train": 840 * SECOND},
+            "steady": {"checkpoint_save": 15 * SECOND},
+        },
+        "attempts": [
+            _attempt(1, cause="preempted", phases_ns=_FIRST),
+            _attempt(2, cause=None, phases_ns=_SECOND),
+        ],
+        "checkpoints": [],
+        "compiles": [],
+        "nos": 3,
+        "utt_ns": 20 * SECOND,
+        "wtt_ns": 35 * SECOND,
         "accelerators": 8,
         "cause": None,
     }
@@ -76,6 +129,8 @@ def make_silent(**changes: Any) -> Report:
         nof=0,
         nof_by_cause={},
         components_ns={"scheduling": 30 * SECOND, "unattributed": 970 * SECOND},
+        held_components_ns={"scheduling": 10 * SECOND, "unattributed": 950 * SECOND},
+        attempts=[_attempt(1, cause=None, phases_ns={"queue": 30 * SECOND})],
     )
     return known | changes
 
@@ -108,6 +163,19 @@ def _keep_report(store: Store, report: Report) -> None:
 def keep_report() -> Callable[[Store, Report], None]:
     """Put a report into a store: ``keep_report(store, report(...))``."""
     return _keep_report
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """The app with an empty store, and a user who may read the Dag ``ranker`` alone."""
+    pytest.importorskip("airflow.api_fastapi")
+    from tests.ui.made_site import OneDagManager, Site
+
+    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", OneDagManager)
+    monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda dag_id: None)
+    site = Site(f"sqlite:///{tmp_path}/ett.db", _keep_report)
+    yield site
+    site.store.close()
 
 
 class JobWriter:

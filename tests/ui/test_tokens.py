@@ -1,55 +1,84 @@
-"""Every colour that a page, a table or a chart names exists in both themes."""
+"""Every colour and class that a page, a table or a chart names exists, and can be seen."""
 
 import re
-from collections.abc import Callable
 from importlib.resources import files
-from typing import Any
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
-from airflow_ett.ui.dag.figures import run_bars
-from airflow_ett.ui.data import COMPONENT_TOKENS, jobs_of
+from airflow_ett.ui.data import COMPONENT_TOKENS
+from tests.ui.colour import contrast
+from tests.ui.stylesheet import CSS, THEMES
 
-STATIC = files("airflow_ett.ui").joinpath("static")
-CSS = "".join(STATIC.joinpath(name).read_text() for name in ("palette.css", "ett.css"))
+UI = Path(str(files("airflow_ett.ui")))
+TEMPLATES = {
+    str(path.relative_to(UI)): path.read_text() for path in UI.joinpath("templates").rglob("*.html")
+}
+GROUNDS = ("bg", "bg-subtle")
 TEXT = [
-    *[("fg", "bg"), ("fg-muted", "bg"), ("fg-faint", "bg"), ("fg-muted", "bg-subtle")],
-    *[("fg", "bg-inset"), ("link", "bg"), ("ok", "bg"), ("bad", "bg"), ("run", "bg")],
-    *[("ok", "ok-bg"), ("bad", "bad-bg"), ("run", "run-bg"), ("none", "none-bg"), ("fg", "ok-bg")],
+    *((text, ground) for text in ("fg", "fg-muted", "fg-faint", "link") for ground in GROUNDS),
+    *((text, ground) for text in ("ok", "warn", "bad", "run") for ground in GROUNDS),
+    *((state, f"{state}-bg") for state in ("ok", "warn", "bad", "run", "none")),
+    *[("fg", "bg-inset"), ("fg-muted", "bg-inset"), ("fg", "ok-bg"), ("fg-muted", "warn-bg")],
+]
+MARKS = [
+    *(("focus", ground) for ground in (*GROUNDS, "bg-inset")),
+    *((state, "bg") for state in ("ok", "warn", "bad", "run", "none", "fg-faint")),
 ]
 
 
-def _theme(selector: str) -> dict[str, str]:
-    blocks = re.findall(rf"^{re.escape(selector)} \{{(.*?)^\}}", CSS, re.DOTALL | re.MULTILINE)
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]+);", "".join(blocks)))
+def _named() -> dict[str, set[str]]:
+    """Return where colours are named, and which."""
+    found = {"style sheet": set(re.findall(r"var\(--([\w-]+)", CSS)) - {"c"}}
+    for path in chain(UI.rglob("*.py"), UI.rglob("*.js")):
+        text = re.sub(r"//.*", "", path.read_text())
+        found[path.relative_to(UI).as_posix()] = set(re.findall(r'"\$([\w-]+)"', text)) - {"ref"}
+    for name, text in TEMPLATES.items():
+        found[name] = set(re.findall(r"var\(--([\w-]+)[,)]", text))
+    return {place: names for place, names in found.items() if names}
 
 
-THEMES = {"light": _theme(":root"), "dark": _theme(":root.dark")}
+NAMED = _named()
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_named_colour_exists(theme: str, report: Callable[..., dict[str, Any]]) -> None:
-    figure = str(run_bars(jobs_of([report(state="failed")])))
-    used = set(re.findall(r"var\(--([\w-]+)\)", CSS)) - {"c"}
-    used |= set(re.findall(r"'\$([\w-]+)'", figure))
-    script = re.sub(r"//.*", "", STATIC.joinpath("ett.js").read_text())
-    used |= set(re.findall(r'"\$([\w-]+)"', script))
-    used |= {f"ett-{token}" for token in COMPONENT_TOKENS.values()}
-    assert len(used) > 20
-    assert used - set(THEMES[theme]) == set()
+@pytest.mark.parametrize("place", NAMED)
+def test_every_named_colour_exists(theme: str, place: str) -> None:
+    assert NAMED[place] - set(THEMES[theme]) == set()
+
+
+def test_colours_are_named_where_they_are_expected() -> None:
+    assert {"style sheet", "static/figure.js", "dag/figures.py"} <= set(NAMED)
+    assert set(THEMES["light"]) == set(THEMES["dark"])
+    assert {f"ett-{token}" for token in COMPONENT_TOKENS.values()} <= set(THEMES["light"])
+
+
+def test_no_colour_stands_outside_of_the_style_sheet() -> None:
+    for path in chain(UI.rglob("*.py"), UI.rglob("*.js"), UI.rglob("*.html")):
+        assert re.findall(r"[\"':]\s*(#[0-9a-fA-F]{3,8})\b", path.read_text()) == [], path
+
+
+def test_the_tokens_alone_name_colours() -> None:
+    rules = re.sub(r"^:root[^{]*\{.*?^\}", "", CSS, flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"#[0-9a-f]{3,8}\b", rules) == []
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_class_has_a_style(name: str) -> None:
+    styled = set(re.findall(r"\.([a-z][\w-]*)", CSS))
+    plain = re.sub(r"\{(#.*?#|%.*?%|\{.*?\})\}", " ", TEMPLATES[name], flags=re.DOTALL)
+    used = " ".join(re.findall(r'class="([^"]*)"', plain)).split()
+    assert set(used) - styled == set()
 
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize(("text", "ground"), TEXT)
 def test_text_can_be_read(theme: str, text: str, ground: str) -> None:
-    lighter, darker = sorted(
-        (_luminance(THEMES[theme][name]) for name in (text, ground)), reverse=True
-    )
-    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+    assert contrast(THEMES[theme][text], THEMES[theme][ground]) >= 4.5
 
 
-def _luminance(colour: str) -> float:
-    """Relative luminance of an sRGB colour (WCAG 2.2)."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("mark", "ground"), MARKS)
+def test_focus_and_state_can_be_seen(theme: str, mark: str, ground: str) -> None:
+    assert contrast(THEMES[theme][mark], THEMES[theme][ground]) >= 3

@@ -1,43 +1,64 @@
 """The Dag tab's route."""
 
 import time
+from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from airflow_ett import config
 from airflow_ett.metric import configured
 from airflow_ett.ui.dag import reads
-from airflow_ett.ui.dag.view import PERIODS, dag_view, period_of
+from airflow_ett.ui.dag.filters import Asked, filters_of
+from airflow_ett.ui.dag.period import CUSTOM, PERIODS, Span
+from airflow_ett.ui.dag.view import dag_view
 from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
 from airflow_ett.ui.examples import first_steps
 from airflow_ett.ui.pages import answer, render
+from airflow_ett.ui.pulse import pulse_of
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/dag/{dag_id}")
 def dag_tab(
-    dag_id: ReadableDag, store: PageStore, clock: PageClock, period: str = "", rows: str = ""
+    dag_id: ReadableDag,
+    store: PageStore,
+    clock: PageClock,
+    asked: Annotated[Asked, Depends()],
 ) -> Response:
     now_ns = time.time_ns()
-    chosen = period_of(period)
-    jobs = reads.jobs(store, dag_id, since_ns=chosen.since(now_ns), limit=chosen.limit)
-    view = dag_view(
-        [row.result for row in jobs],
-        period=chosen,
-        now_ns=now_ns,
-        show_all=rows == "all",
-        components=configured(config.load()),
-    )
+    tasks = reads.tasks(store, dag_id)
+    if not tasks:
+        return answer(render("dag/empty.html", clock, dag_id=dag_id, steps=first_steps()))
+    filters = filters_of(asked, tasks, now_ns=now_ns, clock=clock)
+    span = filters.period.span(now_ns, clock)
+    jobs = reads.jobs(store, dag_id, task=filters.task, period=filters.period, span=span)
+    pulse = pulse_of(store, dag_id, task_id=filters.task, now_ns=now_ns)
     shown = {
         "dag_id": dag_id,
-        "period": chosen,
-        "periods": PERIODS,
-        "as_of_ns": max((row.updated_ns for row in jobs), default=now_ns),
+        "filters": filters,
+        "tasks": tasks,
+        "periods": (*PERIODS, CUSTOM),
+        "as_of_ns": max((row["updated_ns"] for row in jobs.within), default=now_ns),
+        "pulse": None if _is_over(span, jobs.within, now_ns) else pulse,
     }
-    if view is not None:
-        return answer(render("dag/page.html", clock, view=view, **shown))
-    if reads.jobs(store, dag_id, since_ns=None, limit=1):
+    if not jobs.within:
         return answer(render("dag/empty_period.html", clock, **shown))
-    return answer(render("dag/empty.html", clock, dag_id=dag_id, steps=first_steps()))
+    view = dag_view(
+        dag_id,
+        jobs.within,
+        jobs.before,
+        filters,
+        clock=clock,
+        one_task=len(tasks) == 1,
+        components=configured(config.load()),
+    )
+    return answer(render("dag/page.html", clock, view=view, cut=jobs.cut, **shown))
+
+
+def _is_over(span: Span, jobs: Sequence[reads.Row], now_ns: int) -> bool:
+    """Say whether nothing of a period will change any more."""
+    past = span.end_ns is not None and span.end_ns <= now_ns
+    return past and all(job["frozen"] for job in jobs)

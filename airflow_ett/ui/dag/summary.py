@@ -1,15 +1,14 @@
 """Sums over a Dag's jobs: the headline, the components, the period before. Pure.
 
-Shares and ETT% are weighted by accelerator time (accelerators x wall clock), or by wall clock alone
-where no job held an accelerator; jobs without ETT% take no part in them.
+Shares and ETT% are weighted by accelerator time (accelerators x wall clock, or held time on that
+clock), or by time alone where no job held an accelerator; jobs without ETT% take no part in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_ett.metric import COMPONENTS, Components
 from airflow_ett.ui.data import COMPONENT_LABELS, Job
 
 
@@ -26,12 +25,15 @@ class Summary:
     """Several jobs in one. Percents are 0 to 100; None is unknown.
 
     ``lost`` and ``held`` are accelerator-nanoseconds, or plain nanoseconds where no job held an
-    accelerator (``accelerated`` false); ``parts`` is the wall clock by component in the same unit.
+    accelerator (``accelerated`` false); ``parts`` is the time on the page's clock by component in
+    the same unit, ``lost_parts`` the held time. ``clock_pct`` is the ETT% on the page's clock,
+    ``per_job_pct`` and ``mean_ns`` are on it, too.
     """
 
     jobs: int
     measured: int
     accelerated: bool
+    clock_pct: float | None
     ett_pct: float | None
     held_pct: float | None
     per_job_pct: float | None
@@ -46,6 +48,7 @@ class Summary:
     lost: int
     held: int
     parts: dict[str, int]
+    lost_parts: dict[str, int]
     mean_ns: dict[str, int]
 
     @property
@@ -56,46 +59,40 @@ class Summary:
         return self.paper_pct - self.ett_pct
 
     def share_pct(self, component: str) -> float | None:
-        """The component's share of the wall clock, 0 to 100."""
-        return _percent(self.parts[component], sum(self.parts.values()))
+        """The component's share of the time on the page's clock, 0 to 100."""
+        return percent_of(self.parts[component], sum(self.parts.values()))
+
+    @property
+    def largest_loss(self) -> str | None:
+        """The component other than ``effective`` with the largest share; None without any time."""
+        losses = {name: part for name, part in self.parts.items() if name != "effective"}
+        return max(losses, key=lambda name: losses[name]) if sum(self.parts.values()) else None
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentRow:
-    """One row of the components table.
+def summarise(jobs: Sequence[Job], *, accelerated: bool, held: bool = False) -> Summary:
+    """Return the sums over ``jobs``, weighted by accelerators if ``accelerated``.
 
-    ``change`` is in points against the period before; ``good`` says whether it is for the better,
-    None below 0.1 points. ``history`` is its share per job, oldest first, None without ETT%.
+    ``held`` says which clock the page is on.
     """
-
-    name: str
-    owner: str
-    share_pct: float | None
-    change: float | None
-    good: bool | None
-    mean_ns: int | None
-    history: tuple[float | None, ...]
-
-
-def summarise(jobs: Sequence[Job], *, accelerated: bool) -> Summary:
-    """Return the sums over ``jobs``, weighted by accelerators if ``accelerated``."""
     known = [job for job in jobs if job.measured]
     weight = [job.accelerators if accelerated else 1 for job in known]
     weighted = list(zip(known, weight, strict=True))
-    wall = sum(job.wall_ns * w for job, w in weighted)
-    held = sum(job.held_ns * w for job, w in weighted)
-    effective = sum(job.effective_ns * w for job, w in weighted)
+    wall_ns = sum(job.wall_ns * w for job, w in weighted)
+    held_ns = sum(job.held_ns * w for job, w in weighted)
+    effective_ns = sum(job.effective_ns * w for job, w in weighted)
     recoveries = [recovery for job in known for recovery in job.recoveries]
     recovering = sum(job.recovering for job in known)
     failures = sum(job.nof for job in jobs)
     count = max(1, len(jobs))
+    measures = [job.on(held=held) for job in known]
     return Summary(
         jobs=len(jobs),
         measured=len(known),
         accelerated=accelerated,
-        ett_pct=_percent(effective, wall),
-        held_pct=_percent(effective, held),
-        per_job_pct=_mean([job.ett_pct for job in known if job.ett_pct is not None]),
+        clock_pct=percent_of(effective_ns, held_ns if held else wall_ns),
+        ett_pct=percent_of(effective_ns, wall_ns),
+        held_pct=percent_of(effective_ns, held_ns),
+        per_job_pct=_mean([one.pct for one in measures if one.pct is not None]),
         paper_pct=_weighted_paper(weighted),
         tts=quantiles([job.tts_ns for job in known if job.tts_ns is not None]),
         ttr=quantiles([ns for ns, recovered in recoveries if recovered]),
@@ -104,26 +101,15 @@ def summarise(jobs: Sequence[Job], *, accelerated: bool) -> Summary:
         failures_per_job=failures / count,
         failures_without_preemptions=(failures - sum(job.preempted for job in jobs)) / count,
         failures=failures,
-        lost=held - effective,
-        held=held,
-        parts={c: sum(job.components_ns[c] * w for job, w in weighted) for c in COMPONENT_LABELS},
+        lost=held_ns - effective_ns,
+        held=held_ns,
+        parts=_summed([one.parts_ns for one in measures], weight),
+        lost_parts=_summed([job.held_components_ns for job in known], weight),
         mean_ns={
-            c: sum(job.components_ns[c] for job in known) // max(1, len(known))
-            for c in COMPONENT_LABELS
+            name: ns // max(1, len(known))
+            for name, ns in _summed([one.parts_ns for one in measures], [1] * len(known)).items()
         },
     )
-
-
-def component_rows(
-    jobs: Sequence[Job],
-    now: Summary,
-    before: Summary | None,
-    components: Components = COMPONENTS,
-) -> list[ComponentRow]:
-    """Return the seven rows of the components table in stack order."""
-    return [
-        _component_row(name, components[name].owner, jobs, now, before) for name in COMPONENT_LABELS
-    ]
 
 
 def quantiles(values: Sequence[int]) -> Quantiles | None:
@@ -134,26 +120,9 @@ def quantiles(values: Sequence[int]) -> Quantiles | None:
     return Quantiles(_quantile(ordered, 50), _quantile(ordered, 90))
 
 
-def _component_row(
-    name: str, owner: str, jobs: Sequence[Job], now: Summary, before: Summary | None
-) -> ComponentRow:
-    share = now.share_pct(name)
-    share_before = before.share_pct(name) if before else None
-    change = share - share_before if share is not None and share_before is not None else None
-    good = None
-    if change is not None and abs(change) >= 0.1:
-        good = (change > 0) == (name == "effective")
-    return ComponentRow(
-        name=name,
-        owner=owner,
-        share_pct=share,
-        change=change,
-        good=good,
-        mean_ns=now.mean_ns[name] if now.measured else None,
-        history=tuple(
-            _percent(job.components_ns[name], job.wall_ns) if job.measured else None for job in jobs
-        ),
-    )
+def _summed(parts: Sequence[Mapping[str, int]], weights: Sequence[int]) -> dict[str, int]:
+    pairs = list(zip(parts, weights, strict=True))
+    return {name: sum(part[name] * w for part, w in pairs) for name in COMPONENT_LABELS}
 
 
 def _quantile(ordered: Sequence[int], percent: int) -> int:
@@ -169,7 +138,8 @@ def _weighted_paper(weighted: Sequence[tuple[Job, int]]) -> float | None:
     return sum(percent * weight for percent, weight in known) / whole if whole else None
 
 
-def _percent(part: int, whole: int) -> float | None:
+def percent_of(part: int, whole: int) -> float | None:
+    """Return the part in percent of the whole, None of nothing."""
     return 100 * part / whole if whole else None
 
 

@@ -7,99 +7,90 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.metric import COMPONENTS, Components
+from airflow_ett.metric.plans.advice import advise
 from airflow_ett.ui.charts import Figure
+from airflow_ett.ui.clock import Clock
+from airflow_ett.ui.dag.components import ComponentRow, component_rows
 from airflow_ett.ui.dag.figures import run_bars
-from airflow_ett.ui.dag.summary import ComponentRow, Summary, component_rows, summarise
+from airflow_ett.ui.dag.filters import Filters
+from airflow_ett.ui.dag.fixes import Fixes, fixes_of
+from airflow_ett.ui.dag.links import File, csv_files, job_href
+from airflow_ett.ui.dag.summary import Summary, summarise
 from airflow_ett.ui.data import Job, jobs_of, weights
 
-_DAY_NS = 86_400 * 10**9
 _ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
-    """A choice of the Period control: the newest ``runs``, or the last ``days``."""
+class RunRow:
+    """A row of the runs table; ``lost`` is in the unit of :attr:`Summary.lost`."""
 
-    key: str
-    label: str
-    runs: int | None = None
-    days: int | None = None
-
-    def since(self, now_ns: int) -> int | None:
-        """Begin of the period before this one, as far back as a page must read."""
-        return now_ns - 2 * self.days * _DAY_NS if self.days else None
-
-    @property
-    def limit(self) -> int | None:
-        """How many jobs a page must read: the period and the one before it."""
-        return 2 * self.runs if self.runs else None
-
-    def split(self, jobs: Sequence[Job], now_ns: int) -> tuple[Sequence[Job], Sequence[Job]]:
-        """Return the jobs (oldest first) before this period and within it."""
-        if self.days:
-            begin = now_ns - self.days * _DAY_NS
-            at = sum(job.begin_ns < begin for job in jobs)
-        else:
-            at = max(0, len(jobs) - (self.runs or 0))
-        return jobs[:at], jobs[at:]
-
-
-PERIODS = (
-    Period("30runs", "Last 30 runs", runs=30),
-    Period("7days", "Last 7 days", days=7),
-    Period("30days", "Last 30 days", days=30),
-    Period("90days", "Last 90 days", days=90),
-)
-"""The Period control's choices; the first is the default."""
-
-
-def period_of(key: str) -> Period:
-    """Return the period with this key, or the default: a link from elsewhere still opens."""
-    return next((period for period in PERIODS if period.key == key), PERIODS[0])
+    job: Job
+    href: str
+    whole_ns: int
+    parts_ns: Mapping[str, int]
+    pct: float | None
+    lost: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class DagView:
     """Everything that the Dag tab shows. ``before`` is None where nothing was measured then.
 
-    ``shown`` are the rows of the runs table, newest first; ``total`` how many there are.
+    ``runs`` is how many runs the ``total`` jobs of the period belong to; ``rows`` are those of the
+    runs table, newest first.
     """
 
-    period: Period
     now: Summary
     before: Summary | None
     components: list[ComponentRow]
     figure: Figure
-    shown: list[Job]
+    fixes: Fixes
+    rows: list[RunRow]
+    files: list[File]
+    runs: int
     total: int
 
 
 def dag_view(
+    dag_id: str,
     results: Sequence[Mapping[str, Any]],
+    results_before: Sequence[Mapping[str, Any]],
+    filters: Filters,
     *,
-    period: Period,
-    now_ns: int,
-    show_all: bool,
+    clock: Clock,
+    one_task: bool = True,
     components: Components = COMPONENTS,
-) -> DagView | None:
-    """Return the Dag tab's content, or None where the period has no job.
+) -> DagView:
+    """Return the Dag tab's content for the jobs of a period, one or more, and of the one before.
 
-    ``components`` tells the owners to show.
+    ``one_task`` says whether the Dag trains in one task alone; ``components`` tells the owners to
+    show.
     """
-    earlier, within = period.split(jobs_of(results), now_ns)
-    if not within:
-        return None
-    accelerated = weights(within) is not None
-    now = summarise(within, accelerated=accelerated)
-    before = summarise(earlier, accelerated=accelerated)
-    known_before = before if before.ett_pct is not None else None
-    newest = list(reversed(within))
+    jobs = jobs_of(results)
+    accelerated, held = weights(jobs) is not None, filters.held
+    now = summarise(jobs, accelerated=accelerated, held=held)
+    earlier = summarise(jobs_of(results_before), accelerated=accelerated, held=held)
+    before = earlier if earlier.ett_pct is not None else None
+    links = [job_href(dag_id, job, one_task=one_task) for job in jobs]
+    newest_first = list(reversed(list(zip(jobs, links, strict=True))))
+    by_run = {job.run_id: href for job, href in reversed(newest_first)}
+    shown = newest_first if filters.every else newest_first[:_ROWS]
     return DagView(
-        period=period,
         now=now,
-        before=known_before,
-        components=component_rows(within, now, known_before, components),
-        figure=run_bars(within),
-        shown=newest if show_all else newest[:_ROWS],
-        total=len(within),
+        before=before,
+        components=component_rows(jobs, now, before, components, held=held),
+        figure=run_bars(jobs, links, clock, held=held),
+        fixes=fixes_of(advise(results, components), by_run, components, accelerated=accelerated),
+        rows=[_row(job, href, accelerated=accelerated, held=held) for job, href in shown],
+        files=csv_files(dag_id, filters.task, jobs),
+        runs=len(by_run),
+        total=len(jobs),
     )
+
+
+def _row(job: Job, href: str, *, accelerated: bool, held: bool) -> RunRow:
+    measure = job.on(held=held)
+    weight = job.accelerators if accelerated else 1
+    lost = None if job.lost_ns is None else job.lost_ns * weight
+    return RunRow(job, href, measure.whole_ns, measure.parts_ns, measure.pct, lost)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_ett.ui.dag.summary import component_rows, quantiles, summarise
+from airflow_ett.ui.dag.components import component_rows
+from airflow_ett.ui.dag.summary import quantiles, summarise
 from airflow_ett.ui.data import COMPONENT_LABELS, jobs_of, weights
 
 Make = Callable[..., dict[str, Any]]
@@ -102,6 +103,34 @@ def test_labels_tell_jobs_of_one_run_apart(report: Make) -> None:
         ]
     )
     assert [job.label for job in jobs] == ["s", "r · train", "r · train[3]", "r · train g2"]
+
+
+def test_on_the_held_clock_only_held_time_counts(report: Make) -> None:
+    jobs = jobs_of([report()])
+    now = summarise(jobs, accelerated=True, held=True)
+    assert (now.clock_pct, now.per_job_pct) == (87.5, 87.5)
+    assert now.ett_pct == pytest.approx(84.0)
+    assert sum(now.parts.values()) == now.held == 960 * SECOND * 8
+    assert now.share_pct("scheduling") == pytest.approx(100 * 15 / 960)
+    rows = {row.name: row for row in component_rows(jobs, now, None, held=True)}
+    assert rows["scheduling"].mean_ns == 15 * SECOND
+    assert rows["scheduling"].history == (100 * 15 / 960,)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_lost_time_is_held_time_and_adds_up(report: Make, held: bool) -> None:
+    jobs = jobs_of([report(job="a"), report(job="b", accelerators=2)])
+    now = summarise(jobs, accelerated=True, held=held)
+    rows = {row.name: row.lost for row in component_rows(jobs, now, None, held=held)}
+    assert rows.pop("effective") is None
+    assert rows["wasted"] == 35 * SECOND * 10
+    assert sum(lost for lost in rows.values() if lost is not None) == now.lost
+
+
+def test_the_largest_loss_is_no_training(report: Make, silent: Make) -> None:
+    assert summarise(jobs_of([report()]), accelerated=True).largest_loss == "scheduling"
+    assert summarise(jobs_of([report()]), accelerated=True, held=True).largest_loss == "wasted"
+    assert summarise(jobs_of([silent()]), accelerated=True).largest_loss is None
 
 
 @given(st.lists(st.integers(0, 10**15), min_size=1, max_size=60))
