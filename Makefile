@@ -9,8 +9,9 @@ STAMP := .venv/.installed
 SOAK_RUNS ?= 3
 SOAK_KILLS ?= 100
 B ?= step
-# Half of the tests mostly wait for Airflow: they have a worker of their own, see tests/conftest.py.
-TWO := --numprocesses 2 --dist loadscope --no-loadscope-reorder
+# Many tests mostly wait, for Airflow or for Slurm: each of these has a worker of its own, see
+# tests/conftest.py.
+WORKERS := --numprocesses 3 --dist loadscope --no-loadscope-reorder
 # Two threads of a small model only get into each other's way.
 export OMP_NUM_THREADS ?= 1
 
@@ -20,7 +21,7 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step, metric, launch, checkpoint or api: a benchmark of bench/, with its targets"
+	@echo "make bench   B=step, metric, launch, checkpoint, api or ui: a benchmark of bench/, with its targets"
 	@echo "make soak    the long counts: SOAK_RUNS demos, N injections, SOAK_KILLS kills while saving"
 	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan"
 	@echo "make clean   remove the environment, the demo and all caches"
@@ -30,7 +31,7 @@ demo: $(STAMP)
 	@$(BIN)/airflow-ett demo $(if $(filter 0,$(KEEP)),--no-keep) $(if $(PORT),--port $(PORT))
 
 test: lint system
-	@$(BIN)/python -m pytest $(TWO)
+	@$(BIN)/python -m pytest $(WORKERS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .
@@ -54,16 +55,37 @@ clean:
 	  .import_linter_cache *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The browser tests need Chromium, torch.compile a C++ compiler. Elsewhere than on Debian, or not
-# as root, what is missing makes its tests skip, with the reason.
+# The browser tests need Chromium, torch.compile a C++ compiler, tests/slurm a Slurm. Elsewhere than
+# on Debian, or not as root, what is missing makes its tests skip, with the reason. apt must not
+# start the services of Slurm and MariaDB: a policy-rc.d that answers 101 forbids it while apt runs,
+# unless the machine has one of its own; where systemd runs, what was installed is not enabled either.
+SYSTEM := chromium:chromium g++:g++ \
+  sbatch:slurm-wlm slurmdbd:slurmdbd munged:munge mariadbd:mariadb-server
+POLICY := /usr/sbin/policy-rc.d
+
 system:
 	@missing=; \
-	command -v chromium >/dev/null || missing="$$missing chromium"; \
-	command -v g++ >/dev/null || missing="$$missing g++"; \
+	for pair in $(SYSTEM); do \
+	  PATH=$$PATH:/usr/sbin command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair#*:}"; \
+	done; \
 	if [ -n "$$missing" ] && [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
 	  echo "installing$$missing"; \
 	  apt-get update -qq; \
+	  if [ ! -e $(POLICY) ]; then \
+	    trap 'rm -f $(POLICY)' EXIT; \
+	    printf '#!/bin/sh\nexit 101\n' > $(POLICY); \
+	    chmod 755 $(POLICY); \
+	  fi; \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing >/dev/null; \
+	  if [ -d /run/systemd/system ]; then \
+	    for package in $$missing; do \
+	      case $$package in \
+	        slurm-wlm) systemctl --quiet disable slurmctld slurmd;; \
+	        mariadb-server) systemctl --quiet disable mariadb;; \
+	        slurmdbd | munge) systemctl --quiet disable $$package;; \
+	      esac; \
+	    done; \
+	  fi; \
 	fi
 
 $(STAMP): pyproject.toml constraints.txt

@@ -68,6 +68,12 @@ OPTIONS: tuple[Option, ...] = (
         "{AIRFLOW_HOME}/ett/local",
     ),
     Option(
+        "slurm_state_dir",
+        "Folder in which the slurm scheduler keeps its apps: scripts, environment and output. "
+        "Workers, triggerers and the cluster's nodes must all see it.",
+        "{AIRFLOW_HOME}/ett/slurm",
+    ),
+    Option(
         "sql_alchemy_conn",
         "Database of the ETT% tables. SQLite suits one machine; production uses Postgres.",
         "sqlite:///{AIRFLOW_HOME}/ett/ett.db",
@@ -153,6 +159,7 @@ class Settings:
     run_root: Path | str
     checkpoint_root: str
     local_state_dir: Path
+    slurm_state_dir: Path
     sql_alchemy_conn: str
     timezone: str
     component_owners: Mapping[str, str]
@@ -193,6 +200,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         run_root=_folder_or_uri("run_root", value("run_root")),
         checkpoint_root=value("checkpoint_root"),
         local_state_dir=_folder("local_state_dir", value("local_state_dir")),
+        slurm_state_dir=_folder("slurm_state_dir", value("slurm_state_dir")),
         sql_alchemy_conn=value("sql_alchemy_conn"),
         timezone=value("timezone"),
         component_owners=_pairs("component_owners", value("component_owners")),

@@ -33,7 +33,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @functools.cache
 def _group(file: str) -> str:
     text = (ROOT / file).read_text()
-    for server in ("airflow", "postgres"):
+    for server in ("airflow", "postgres", "slurm"):
         if f"pytest.mark.{server}" in text:
             return server
     return "postgres" if file.startswith("tests/store/") else file
@@ -67,6 +67,40 @@ def airflow_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield stack
     finally:
         stack.stop()
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[Any]:
+    """A real Slurm of three nodes, with accounts."""
+    yield from _slurm()
+
+
+@pytest.fixture(scope="session")
+def slurm_without_accounts() -> Iterator[Any]:
+    """A real Slurm of one node, which forgets a job some seconds after its end."""
+    yield from _slurm(nodes=1, accounting=False, min_job_age=2)
+
+
+def _slurm(**options: Any) -> Iterator[Any]:
+    from tests.slurm.cluster import Cluster, missing
+
+    why_not = missing()
+    if why_not:
+        pytest.skip(f"no Slurm: {why_not}")
+    cluster = Cluster(**options)
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def slurm(slurm_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The real Slurm, as what Slurm's commands reach; its jobs end with the test."""
+    monkeypatch.setenv("SLURM_CONF", slurm_cluster.conf)
+    yield slurm_cluster
+    slurm_cluster.clear()
 
 
 SECOND = 1_000_000_000

@@ -20,11 +20,13 @@ class Submission:
     """One app handed to a scheduler, or about to be: ``handle`` is None while only intended.
 
     ``handed_ns`` is when the handle was known: from there its start is waited for. ``started``: it
-    was seen running. The scheduler has said ``raw`` since ``told_ns``; ``unknown_since_ns`` is
-    since when it has not known the app, or not answered. ``end_seen`` is False of one that was
-    written off while it was still ending, or while its scheduler did not answer. ``proof`` is the
-    evidence for its end, ``evidence`` that in a sentence; ``cursor`` is where the data position
-    stood then, None where nobody knows.
+    was seen running. The scheduler has said ``raw`` since ``told_ns``, and ``reason`` why the app
+    waits; ``unknown_since_ns`` is since when it has not known the app, or not answered.
+    ``end_seen`` is False of one that was written off while it was still ending, or while its
+    scheduler did not answer. ``proof`` is the evidence for its end, ``evidence`` that in a
+    sentence; ``cursor`` is where the data position stood then, None where nobody knows. It is in
+    its run ``restart``; ``former`` was the scheduler's last word of the run before, and the log has
+    how the first ``runs_ended`` runs ended.
     """
 
     number: int
@@ -48,7 +50,10 @@ class Submission:
     proof: Mapping[str, Any] = field(default_factory=dict)
     cursor: int | None = None
     raw: str | None = None
+    reason: str = ""
     restart: int = 0
+    former: str | None = None
+    runs_ended: int = 0
     told_ns: int = 0
 
     def fields(self) -> dict[str, Any]:
@@ -74,7 +79,11 @@ class Submission:
     def note_state(self, event: Event) -> None:
         """Take the scheduler's word over from a ``scheduler_state`` event."""
         data = event.data
-        self.raw, self.restart = data.get("raw"), int(data.get("restart") or 0)
+        restart = int(data.get("restart") or 0)
+        if restart > self.restart:
+            self.former = self.raw
+        self.raw, self.restart = data.get("raw"), restart
+        self.reason = str(data.get("reason") or "")
         self.told_ns = event.time_ns
         self.started = self.started or data.get("state") == "RUNNING"
         if data.get("state") != UNKNOWN:
@@ -193,4 +202,8 @@ def _apply_to_submission(history: History, event: Event) -> None:
         case Kind.SCHEDULER_STATE:
             submission.note_state(event)
         case Kind.ATTEMPT_ENDED:
-            submission.note_end(event)
+            run = event.attempt.scheduler_restart if event.attempt else submission.restart
+            if run < submission.restart:
+                submission.runs_ended = run + 1
+            else:
+                submission.note_end(event)

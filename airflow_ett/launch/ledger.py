@@ -71,13 +71,15 @@ class Ledger:
         ``log`` is asked then for the place of rank 0's output.
         """
         restart = max(status.restart, 0)
-        if (submission.raw, submission.restart) == (status.raw, restart):
+        known = submission.raw, submission.restart, submission.reason
+        if known == (status.raw, restart, status.reason):
             return False
         times = ("allocated_ns", "started_ns", "ended_ns")
         told = {name: getattr(status, name) for name in times if getattr(status, name)}
+        if status.reason:
+            told["reason"] = status.reason
         data = {"raw": status.raw, "state": status.state, "restart": restart, **told, "log": log()}
-        submission.restart = restart
-        self._tell(Kind.SCHEDULER_STATE, data, submission, time_ns=self.now_ns())
+        self._tell(Kind.SCHEDULER_STATE, data, submission, restart=restart, time_ns=self.now_ns())
         return True
 
     def cancel_requested(self, submission: Submission, reason: Cause, text: str | None) -> None:
@@ -105,6 +107,12 @@ class Ledger:
         )
         submission.note_end(event)
 
+    def run_ended(self, attempt: AttemptId, verdict: Verdict, cursor: int | None) -> None:
+        """Write how a run ended that the scheduler has followed by another."""
+        data = {"cause": verdict.cause, "evidence": dict(verdict.evidence), "cursor": cursor}
+        event = self.log.append(Kind.ATTEMPT_ENDED, data, time_ns=self.now_ns(), attempt=attempt)
+        apply(self.history, event)
+
     def job_ended(self, state: JobState, cause: Cause | None, *, heard: bool = True) -> None:
         """Write the job's terminal event, once; from then on its result is frozen.
 
@@ -120,10 +128,12 @@ class Ledger:
         data: dict[str, Any],
         submission: Submission | None = None,
         *,
+        restart: int | None = None,
         time_ns: int | None = None,
     ) -> None:
         attempt = None
         if submission is not None:
-            attempt = AttemptId(submission.number, submission.restart)
+            run = submission.restart if restart is None else restart
+            attempt = AttemptId(submission.number, run)
             data = {"submission": submission.number, **data}
         apply(self.history, self.log.append(kind, data, time_ns=time_ns, attempt=attempt))

@@ -30,6 +30,7 @@ SchedulerFactory = Callable[..., Scheduler]
 
 _OWN_COMPONENTS: Mapping[str, Callable[..., AppDef]] = {"train": components.train}
 _NOT_DURABLE = "local_cwd"
+_SLURM = "airflow_ett.launch.schedulers.slurm"
 _RESOURCE_KEYS = ("cpu", "gpu", "memMB")
 # TorchX parses components' source code and prints; neither is safe in threads.
 _one_at_a_time = threading.Lock()
@@ -43,7 +44,8 @@ def scheduler_factories() -> dict[str, SchedulerFactory]:
     """
     plugins = torchx.schedulers.get_scheduler_factories(skip_defaults=True)
     built_in = {name: _deferred(path) for name, path in DEFAULT_SCHEDULER_MODULES.items()}
-    factories = {**plugins, **built_in, local_detached.NAME: local_detached.create_scheduler}
+    ours = {local_detached.NAME: local_detached.create_scheduler, "slurm": _deferred(_SLURM)}
+    factories = {**plugins, **built_in, **ours}
     factories.pop(_NOT_DURABLE, None)
     return factories
 
@@ -128,11 +130,19 @@ def validate_static(
         _check_component(component)
     if resource is not None and not late(resource):
         build_resource(resource)
+    options = _run_options(scheduler)
+    if options is not None:
+        given = {} if late(cfg) else cfg or {}
+        check_cfg(options, {name: value for name, value in given.items() if not late(value)})
     if scheduler == local_detached.NAME:
-        options = {} if late(cfg) else cfg or {}
-        known = {name: value for name, value in options.items() if not late(value)}
-        check_cfg(local_detached.RUN_OPTIONS, known)
         check_script([] if late(component_args) else component_args or [])
+
+
+def _run_options(scheduler: str) -> Any:
+    """Return the run options of a scheduler of ours, None of another's."""
+    if scheduler == "slurm":
+        return importlib.import_module(f"{_SLURM}.options").RUN_OPTIONS
+    return local_detached.RUN_OPTIONS if scheduler == local_detached.NAME else None
 
 
 def check_installed() -> None:

@@ -25,10 +25,11 @@ class SchedulerStatus:
     """An app as its scheduler sees it.
 
     ``state`` is TorchX's name of the state, or None when the scheduler does not know the app;
-    ``raw`` the scheduler's own word; ``restart`` how often the scheduler has restarted it (-1 where
-    it does not tell). Times are UTC nanoseconds, None where unknown. ``may_return``: the state is
-    terminal, but the scheduler may yet start the app again by itself. ``answered`` is False where
-    the scheduler has not said whether it knows the app.
+    ``raw`` the scheduler's own word, ``reason`` why it lets the app wait; ``restart`` how often it
+    has started the app again (-1 where it does not tell), ``former`` its word for how the run
+    before ended, where it tells. Times are UTC nanoseconds, None where unknown. ``may_return``: the
+    state is terminal, but the scheduler may yet start the app again by itself. ``answered`` is
+    False where the scheduler has not said whether it knows the app.
     """
 
     state: str | None
@@ -39,6 +40,8 @@ class SchedulerStatus:
     ended_ns: int | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     message: str = ""
+    reason: str = ""
+    former: str = ""
     may_return: bool = False
     answered: bool = True
 

@@ -37,6 +37,7 @@ from airflow_ett.launch.opening import OpenJob
 from airflow_ett.launch.pace import Pace
 from airflow_ett.launch.places import PlaceFinder, Places
 from airflow_ett.launch.request import Request
+from airflow_ett.launch.reruns import conclude as conclude_runs
 from airflow_ett.launch.status import SchedulerStatus
 from airflow_ett.launch.streaming import read_new
 from airflow_ett.launch.submitting import Submitter
@@ -327,6 +328,7 @@ class Watcher:
                 log.warning(
                     "Job %s: the scheduler does not know %s", self._job.log.key, submission.app
                 )
+        conclude_runs(self._ledger, submission, status)
 
     def _log_of(self, submission: Submission) -> Callable[[], str | None]:
         def find() -> str | None:
@@ -348,6 +350,7 @@ class Watcher:
 
     def _end(self, submission: Submission, status: SchedulerStatus) -> Outcome | None:
         """Judge the attempt that is over; relaunch, or say how the try ended."""
+        conclude_runs(self._ledger, submission, status, over=True)
         end = examine(self._job.log, submission, status, self._gateway, quote=self.quotes)
         self._ledger.check()  # reading the last lines of its output may have taken long
         if end.verdict.cause is Cause.VANISHED and submission.handle is not None:

@@ -254,6 +254,7 @@ def test_a_missing_option_of_another_scheduler_is_named(scripted: Scripted, comp
         ("component", {"component": "/no/such/file.py:fn"}),
         ("component", {"component": "file.py"}),
         ("cfg", {"cfg": {"nope": 1}}),
+        ("cfg", {"scheduler": "slurm", "cfg": {"partitoin": "gpu"}}),
         ("resource", {"resource": "no.such.host"}),
         ("component_args", {"component_args": ["--script", "/no/such.py", "--", "--script", "x"]}),
         ("component_args", {"component_args": ["--script=/no/such.py"]}),

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -36,9 +36,7 @@ from torchx.specs import (
     AppDryRunInfo,
     AppState,
     InvalidRunConfigException,
-    ReplicaStatus,
     Role,
-    RoleStatus,
     macros,
     runopts,
 )
@@ -56,6 +54,7 @@ from airflow_ett.launch.schedulers.appdir import (
     bury,
     record_loss,
 )
+from airflow_ett.launch.schedulers.describing import described
 from airflow_ett.launch.schedulers.processes import here, is_alive
 from airflow_ett.launch.schedulers.starting import START_S, locked, start
 
@@ -66,7 +65,6 @@ GRACE_KEY = f"{NAME}/grace_s"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RANK0_VARIABLE = "TORCHX_RANK0_HOST"
 _CANCEL_S = 1.0
-_TAIL_POLL_S = 0.2
 
 
 @dataclass
@@ -140,26 +138,7 @@ class LocalDetached(Scheduler[Opts]):  # type: ignore[misc]
         detail = self.detail(app_id)
         if detail is None:
             return None
-        roles = dict.fromkeys(replica.role for replica in detail.replicas)
-        groups = {role: [r for r in detail.replicas if r.role == role] for role in roles}
-        return DescribeAppResponse(
-            app_id=app_id,
-            state=AppState[detail.state or "UNKNOWN"],
-            num_restarts=0,
-            msg=detail.message,
-            ui_url=(self._app(app_id).path / "logs").as_uri(),
-            roles=[Role(name=r, image="", num_replicas=len(g)) for r, g in groups.items()],
-            roles_statuses=[
-                RoleStatus(
-                    role,
-                    [
-                        ReplicaStatus(r.id, AppState[r.state or "UNKNOWN"], role, r.host or "")
-                        for r in group
-                    ],
-                )
-                for role, group in groups.items()
-            ],
-        )
+        return described(app_id, detail, self._app(app_id).path / "logs")
 
     def detail(self, app_id: str) -> shared.SchedulerStatus | None:
         """Return all that is known of the app, or None when there is none of that id.
@@ -218,20 +197,13 @@ class LocalDetached(Scheduler[Opts]):  # type: ignore[misc]
         """
         if streams not in (None, Stream.COMBINED):
             raise ValueError(f"{NAME} keeps stdout and stderr in one file; ask for Stream.COMBINED")
-        lines = self._lines(app_id, role_name, k, should_tail)
-        return filter_regex(regex, lines) if regex else lines
 
-    def _lines(self, app_id: str, role: str, replica: int, tail: bool) -> Iterator[str]:
-        path, offset = self._app(app_id).log(role, replica), 0
-        over = False
-        while not over:
-            detail = self.detail(app_id) if tail else None
-            over = detail is None or detail.terminal
-            while chunk := logs.read(path, offset, partial=over):
-                offset += chunk.length
-                yield from chunk.text.splitlines(keepends=True)
-            if not over:
-                time.sleep(_TAIL_POLL_S)
+        def over() -> bool:
+            detail = self.detail(app_id) if should_tail else None
+            return detail is None or detail.terminal
+
+        lines = logs.follow(self.log_path(app_id, role_name, k), over)
+        return filter_regex(regex, lines) if regex else lines
 
     def log_path(self, app_id: str, role: str, replica: int) -> Path:
         """The file that holds a replica's output."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 _CHUNK = 1 << 20
 _TAIL = 1 << 16
+_POLL_S = 0.2
 
 
 class Chunk(NamedTuple):
@@ -43,3 +46,15 @@ def tail(path: Path, lines: int) -> list[str]:
     except OSError:
         return []
     return content.decode(errors="replace").splitlines()[-lines:]
+
+
+def follow(path: Path, over: Callable[[], bool]) -> Iterator[str]:
+    """Yield lines as they come, until all is read that was there when ``over`` was true."""
+    offset, ended = 0, False
+    while not ended:
+        ended = over()
+        while chunk := read(path, offset, partial=ended):
+            offset += chunk.length
+            yield from chunk.text.splitlines(keepends=True)
+        if not ended:
+            time.sleep(_POLL_S)

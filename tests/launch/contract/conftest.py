@@ -24,9 +24,19 @@ def _harnesses() -> list[type[Harness]]:
     return [c for c in classes if issubclass(c, Harness) and not inspect.isabstract(c)]
 
 
-@pytest.fixture(params=_harnesses(), ids=lambda found: found.__name__)
+def _params() -> list[Any]:
+    """Return the harnesses as parameters, each marked as what it needs of this machine."""
+    return [
+        pytest.param(found, id=found.__name__, marks=[getattr(pytest.mark, n) for n in found.needs])
+        for found in _harnesses()
+    ]
+
+
+@pytest.fixture(params=_params())
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """A scheduler under test."""
+    for server in request.param.needs:
+        request.getfixturevalue(server)
     found: Harness = request.param(tmp_path)
     yield found
     found.close()

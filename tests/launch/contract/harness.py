@@ -23,6 +23,8 @@ from airflow_ett.launch.gateway import Gateway, Prepared
 from airflow_ett.launch.schedulers.appdir import AppDir
 from airflow_ett.launch.schedulers.local_detached import LocalDetached
 from airflow_ett.launch.schedulers.processes import kill_all
+from airflow_ett.launch.schedulers.slurm import Slurm
+from airflow_ett.launch.schedulers.slurm.transport import Local
 from airflow_ett.launch.status import ReplicaStatus, SchedulerStatus
 from tests.launch.contract.scripted import ROLE, DetailedScripted, Scripted
 
@@ -42,13 +44,15 @@ class Harness(abc.ABC):
 
     ``scheduler`` is its name; ``ids_are_names``: a name submitted twice is one app;
     ``tells_exit_codes``: it is ``Detailed`` and knows how replicas ended; ``ASK`` are the methods
-    by which the gateway asks the backend about an app.
+    by which the gateway asks the backend about an app, ``needs`` the fixtures of servers
+    that it runs on.
     """
 
     scheduler: ClassVar[str]
     ids_are_names: ClassVar[bool] = True
     tells_exit_codes: ClassVar[bool] = True
     ASK: ClassVar[tuple[str, ...]] = ("detail", "list")
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,11 +107,12 @@ class OnLocalDetached(Harness):
     """Real processes: a shell that does what it reads from a pipe."""
 
     scheduler = "local_detached"
+    _NAME = "$$(basename $$ETT_LOCAL_APP)"
     _COMPONENT = """
 from torchx.specs import AppDef, Role
 
 def obey() -> AppDef:
-    script = "exec 3<>{folder}/$$(basename $$ETT_LOCAL_APP).pipe; "
+    script = "exec 3<>{folder}/{name}.pipe; "
     script += "while read -r line <&3; do eval $$line; done"
     role = Role(name="r", image="", entrypoint="/bin/sh", args=["-c", script])
     return AppDef(name="x", roles=[role])
@@ -119,8 +124,13 @@ def obey() -> AppDef:
 
     def prepared(self) -> Prepared:
         component = self.folder / "obedient.py"
-        component.write_text(self._COMPONENT.replace("{folder}", str(self.folder)))
-        return self.gateway.prepare(f"{component}:obey", [], self.scheduler, {"grace_s": 5})
+        text = self._COMPONENT.replace("{folder}", str(self.folder)).replace("{name}", self._NAME)
+        component.write_text(text)
+        return self.gateway.prepare(f"{component}:obey", [], self.scheduler, self.options())
+
+    def options(self) -> dict[str, Any]:
+        """Return the run options of such an app."""
+        return {"grace_s": 5}
 
     def running(self, name: str) -> str:
         os.mkfifo(self.folder / f"{name}.pipe")
@@ -152,6 +162,30 @@ def obey() -> AppDef:
     def _tell(self, handle: str, line: str) -> None:
         with (self.folder / f"{self.app_id(handle)}.pipe").open("w") as pipe:
             pipe.write(f"{line}\n")
+
+
+class OnSlurm(OnLocalDetached):
+    """Real jobs on a real Slurm."""
+
+    scheduler = "slurm"
+    needs = ("slurm",)
+    _NAME = "$$SLURM_JOB_NAME"
+
+    @staticmethod
+    def connect(folder: Path) -> Scheduler:
+        return Slurm("test", folder / "apps", Local())
+
+    def options(self) -> dict[str, Any]:
+        return {"partition": self.partition}
+
+    partition = "train"
+
+    def queued(self, name: str) -> str:
+        self.partition = "closed"
+        return self.gateway.submit(self.prepared(), name)
+
+    def close(self) -> None:
+        """The fixture ends the jobs."""
 
 
 class OnScripted(Harness):

@@ -204,6 +204,7 @@ def test_another_process_sees_reads_and_cancels_the_same(harness: Harness) -> No
     harness.say(handle, "first\n")
     _, offset = harness.gateway.read_log(handle)
     harness.say(handle, "second\n")
+    _, end = harness.gateway.read_log(handle, 0, offset)
     code = MONOLOGUE.format(
         cls=type(harness).__name__, scheduler=harness.scheduler, name=NAME, offset=offset
     )
@@ -216,7 +217,6 @@ def test_another_process_sees_reads_and_cancels_the_same(harness: Harness) -> No
         stdout=subprocess.PIPE,
         text=True,
     )
-    _, end = harness.gateway.read_log(handle, 0, offset)
     second = ("second\n", end)
     assert done.stdout == f"{handle} RUNNING {second}\n"
     assert harness.ended(handle).state == "CANCELLED"

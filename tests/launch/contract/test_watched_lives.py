@@ -195,8 +195,9 @@ def test_a_detailed_scheduler_says_itself_what_may_return(scene: Callable[..., S
     again = SchedulerStatus("RUNNING", raw="RUNNING", restart=1)
     assert at.lives(preempted, requeued, again, every_s=5) == [None] * 3
     assert at.look(SchedulerStatus("SUCCEEDED", raw="COMPLETED", restart=1)).cause is None
-    (end,) = at.job.bench.events("attempt_ended")
-    assert end.attempt == AttemptId(1, 1)
+    former, last = at.job.bench.events("attempt_ended")
+    assert (former.attempt, former.data["cause"]) == (AttemptId(1, 0), Cause.PREEMPTED)
+    assert (last.attempt, last.data["cause"]) == (AttemptId(1, 1), None)
 
 
 def test_who_was_superseded_while_the_answer_took_its_time_writes_nothing(

@@ -1,0 +1,216 @@
+"""The scheduler on commands that say what a test wants: what it asks Slurm, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchx.specs import AppDef, Resource, Role
+
+from airflow_ett.errors import ConfigurationError, LaunchError
+from airflow_ett.launch.gateway import Gateway
+from airflow_ett.launch.schedulers.slurm import Slurm
+from airflow_ett.launch.schedulers.slurm.transport import Result
+
+
+class Cluster:
+    """Slurm's commands, with jobs by number: name and state."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, tuple[str, str]] = {}
+        self.accounts: dict[int, tuple[str, str]] = {}
+        self.calls: list[tuple[str, ...]] = []
+        self.scripts: list[str] = []
+        self.answers: dict[str, Result | Exception] = {}
+
+    def run(self, argv: Sequence[str], input: str | None = None) -> Result:
+        self.calls.append(tuple(argv))
+        if argv[0] == "sbatch" and not isinstance(self.answers.get("sbatch"), Result):
+            name = next(a.partition("=")[2] for a in argv if a.startswith("--job-name="))
+            self.jobs[40 + len(self.jobs)] = (name, "RUNNING")
+            self.scripts.append(str(input))
+        answer = self.answers.get(argv[0])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or Result(0, self._says(argv), "")
+
+    def _says(self, argv: Sequence[str]) -> str:
+        if argv[0] == "sbatch":
+            return f"{max(self.jobs)};cluster\n"
+        if argv[0] == "squeue":
+            jobs = self.jobs.items()
+            return "".join(f"{n}|{name}|{s}|None|n1|0|5|6|0|1|\n" for n, (name, s) in jobs)
+        named = [a.partition("=")[2] for a in argv if a.startswith("--name=")]
+        found = {n: j for n, j in self.accounts.items() if not named or j[0] in named}
+        return "".join(f"{n}|{name}|{s}|None|n1|5|6|0:0\n" for n, (name, s) in found.items())
+
+    def asked(self, command: str) -> list[tuple[str, ...]]:
+        return [argv[1:] for argv in self.calls if argv[0] == command]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def slurm(cluster: Cluster, tmp_path: Path) -> Slurm:
+    return Slurm("test", tmp_path / "apps", cluster)
+
+
+def another(slurm: Slurm, cluster: Cluster) -> Slurm:
+    """The same as another process has it."""
+    return Slurm("other", slurm.log_path("x", "r", 0).parents[2], cluster)
+
+
+def app(name: str = "app-1", **role: Any) -> AppDef:
+    made = Role("r", "", entrypoint="/bin/true", env={"TOKEN": "s3cret"}, **role)
+    return AppDef(name=name, roles=[made])
+
+
+def submit(slurm: Slurm, cfg: dict[str, Any] | None = None, **what: Any) -> str:
+    return slurm.schedule(slurm.submit_dryrun(app(**what), cfg or {}))
+
+
+def test_what_is_asked_for_reaches_sbatch_and_secrets_do_not(
+    slurm: Slurm, cluster: Cluster
+) -> None:
+    cfg = {
+        "partition": "gpu",
+        "account": "ml",
+        "qos": "high",
+        "time": "7-00:00:00",
+        "constraint": "a100|h100",
+        "nodelist": "n[1-2]",
+        "exclude": "n3",
+        "comment": "it's, mine",
+        "mail_type": "END,FAIL",
+        "mail_user": "me@x.org",
+        "requeue": False,
+    }
+    submit(slurm, cfg, num_replicas=2, resource=Resource(cpu=8, gpu=4, memMB=512))
+    (argv,) = cluster.asked("sbatch")
+    assert {
+        *("--parsable", "--export=NONE", "--job-name=app-1", "--nodes=2", "--ntasks-per-node=1"),
+        *("--cpus-per-task=8", "--mem=512M", "--gres=gpu:4", "--partition=gpu", "--account=ml"),
+        *("--qos=high", "--time=7-00:00:00", "--constraint=a100|h100", "--nodelist=n[1-2]"),
+        *("--exclude=n3", "--comment=it's, mine", "--mail-type=END,FAIL", "--mail-user=me@x.org"),
+        "--no-requeue",
+    } <= set(argv)
+    assert not any("s3cret" in text for text in (*argv, *cluster.scripts))
+    task = slurm.log_path("app-1", "r", 0).parents[1] / "task"
+    assert "s3cret" in task.read_text()
+    assert task.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_not_asked_for_is_left_to_the_cluster(slurm: Slurm, cluster: Cluster) -> None:
+    submit(slurm, {"mem": "0", "gres": "gpu:a100:8"}, resource=Resource(cpu=-1, gpu=4, memMB=-1))
+    (argv,) = cluster.asked("sbatch")
+    assert {"--mem=0", "--gres=gpu:a100:8"} <= set(argv)
+    assert not [a for a in argv if a.startswith(("--partition", "--cpus", "--time", "--requeue"))]
+
+
+def test_a_name_is_submitted_once_whoever_died_in_between(slurm: Slurm, cluster: Cluster) -> None:
+    cluster.answers["sbatch"] = LaunchError("no answer")
+    with pytest.raises(LaunchError, match="no answer"):
+        submit(slurm)
+    del cluster.answers["sbatch"]
+    other = another(slurm, cluster)
+    with pytest.raises(LaunchError, match="app-1 exists already"):
+        submit(other)
+    detail = other.detail("app-1")
+    assert detail is not None
+    assert detail.state == "RUNNING"
+    assert len(cluster.asked("sbatch")) == 1
+
+
+def test_a_job_that_only_the_accounts_know_is_found_by_name(slurm: Slurm, cluster: Cluster) -> None:
+    cluster.answers["sbatch"] = LaunchError("no answer")
+    with pytest.raises(LaunchError):
+        submit(slurm)
+    cluster.accounts = {7: ("app-1", "FAILED"), 9: ("app-1", "COMPLETED")}
+    cluster.jobs.clear()
+    detail = slurm.detail("app-1")
+    assert detail is not None
+    assert detail.state == "SUCCEEDED"
+    (which,) = cluster.asked("sacct")
+    assert which[-2:] == ("--name=app-1", "--starttime=now-10minutes")
+
+
+def test_a_number_that_came_again_is_another_job(slurm: Slurm, cluster: Cluster) -> None:
+    submit(slurm)
+    cluster.jobs[40] = ("somebody-elses", "RUNNING")
+    assert another(slurm, cluster).detail("app-1") is None
+
+
+def test_a_refusal_is_told_in_slurms_words(slurm: Slurm, cluster: Cluster) -> None:
+    cluster.answers["sbatch"] = Result(1, "", "sbatch: error: invalid partition specified: nope\n")
+    with pytest.raises(LaunchError, match=r"sbatch refused app app-1: .*partition specified: nope"):
+        submit(slurm)
+    assert slurm.detail("app-1") is None
+
+
+def test_a_folder_that_cannot_be_written_names_the_option(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    slurm = Slurm("test", tmp_path / "file", cluster)
+    with pytest.raises(LaunchError, match=r"app-1 cannot be written .*slurm_state_dir"):
+        submit(slurm)
+    assert not cluster.asked("sbatch")
+
+
+@pytest.mark.parametrize(
+    ("state", "how"),
+    [
+        ("RUNNING", ("--batch", "--signal=USR1", "40")),
+        ("PENDING", ("40",)),
+        ("CONFIGURING", ("40",)),
+        ("COMPLETING", ("40",)),
+    ],
+)
+def test_an_end_leaves_trainers_their_grace_where_there_are_any(
+    slurm: Slurm, cluster: Cluster, state: str, how: tuple[str, ...]
+) -> None:
+    submit(slurm)
+    cluster.jobs[40] = ("app-1", state)
+    slurm.cancel("app-1")
+    assert cluster.asked("scancel") == [how]
+    assert (slurm.log_path("app-1", "r", 0).parents[1] / "cancel").exists()
+
+
+def test_a_job_that_ended_meanwhile_needs_no_cancel(slurm: Slurm, cluster: Cluster) -> None:
+    submit(slurm)
+    text = "scancel: error: Kill job error on job id 40: Job/step already completing or completed\n"
+    cluster.answers["scancel"] = Result(1, "", text)
+    slurm.cancel("app-1")
+    cluster.answers["scancel"] = Result(1, "", "scancel: error: Access/permission denied\n")
+    with pytest.raises(LaunchError, match=r"scancel of job 40 \(app app-1\) failed: .*denied"):
+        slurm.cancel("app-1")
+
+
+def test_what_cannot_run_as_one_job_is_refused_before(cluster: Cluster, tmp_path: Path) -> None:
+    component = tmp_path / "two.py"
+    component.write_text(
+        "from torchx.specs import AppDef, Role\n"
+        "def two() -> AppDef:\n"
+        '    return AppDef("x", roles=[Role("a", "", entrypoint="e"), Role("b", "")])\n'
+    )
+    gateway = Gateway({"slurm": lambda session, **_: Slurm(session, tmp_path, cluster)})
+    with pytest.raises(ConfigurationError, match=r"component: .*one role here, not 2 \(a, b\)"):
+        gateway.prepare(f"{component}:two", [], "slurm")
+    with pytest.raises(ConfigurationError, match=r"cfg: .*queue"):
+        gateway.check("slurm", {"queue": "x"})
+    with pytest.raises(ConfigurationError, match=r"cfg: cwd: 'here' is no absolute path"):
+        gateway.prepare("utils.echo", [], "slurm", {"cwd": "here"})
+
+
+def test_torchx_sees_the_same(slurm: Slurm) -> None:
+    submit(slurm, num_replicas=2)
+    described = slurm.describe("app-1")
+    assert described is not None
+    assert [r.hostname for r in described.roles_statuses[0].replicas] == ["n1", ""]
+    assert [(a.app_id, str(a.state)) for a in slurm.list()] == [("app-1", "RUNNING")]
+    slurm.log_path("app-1", "r", 1).write_text("one\ntwo\n")
+    assert list(slurm.log_iter("app-1", "r", 1, regex="tw")) == ["two\n"]
+    assert slurm.describe("nothing") is None
