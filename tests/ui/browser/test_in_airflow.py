@@ -3,6 +3,7 @@
 With the one Airflow that is installed (3.3): how older ones show external views is not tested.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,41 +16,42 @@ pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(22, 29, 45)"
 
 
-@pytest.fixture(params=list(IN_AIRFLOW), ids=lambda name: name.replace(" ", "_"))
-def place(request: pytest.FixtureRequest) -> str:
-    return str(IN_AIRFLOW[request.param])
+@pytest.fixture(scope="module", params=list(IN_AIRFLOW), ids=lambda name: name.replace(" ", "_"))
+def place(
+    request: pytest.FixtureRequest, stack: Any, gallery: Any, session: Callable[[str], Any]
+) -> Iterator[View]:
+    """One of the tabs, opened in Airflow."""
+    page = session("admin").new_page()
+    view = View(page, stack.url, gallery.runs)
+    view.open(IN_AIRFLOW[request.param])
+    yield view
+    page.close()
 
 
-def test_a_tab_stays_below_the_base_path_and_follows_the_theme(view: View, place: str) -> None:
+def test_a_tab_stays_below_the_base_path_and_follows_the_theme(place: View) -> None:
     """Field reports R32 and R33: plain external views, their links relative."""
-    frame = view.open(place)
+    frame = place.frame()
     assert colour(frame) == LIGHT
-    view.set_airflows_theme("dark")
+    place.set_airflows_theme("dark")
     frame.locator("html.dark").wait_for(state="attached")
     assert colour(frame) == DARK
-    view.set_airflows_theme("light")
+    place.set_airflows_theme("light")
     frame.locator("html:not(.dark)").wait_for(state="attached")
     assert colour(frame) == LIGHT
     assert frame.evaluate("location.pathname.startsWith('/team-a/ett/')")
-    assert (view.errors, view.strays()) == ([], [])
+    assert (place.errors, place.strays()) == ([], [])
 
 
-def test_another_plugins_tab_is_another_tab(view: View, place: str) -> None:
+def test_another_plugins_tab_is_another_tab(place: View) -> None:
     """Field report R33: each tab has an address of its own, and shows its own page."""
-    view.open(place)
-    if place.startswith("dags/"):
-        tabs = view.page.get_by_test_id("main-content")
-        tabs.get_by_role("link", name="Neighbour", exact=True).click()
-        heading = view.page.frame_locator("iframe[src*='neighbour']").get_by_role("heading")
-        heading.get_by_text("Neighbour: ").wait_for()
-        tabs.get_by_role("link", name="ETT%", exact=True).click()
-    else:
-        view.page.goto(view.address("plugin/neighbour-nav"))
-        heading = view.page.frame_locator("iframe").get_by_role("heading")
-        heading.get_by_text("Neighbour: nav").wait_for()
-        view.open(place)
-    assert view.frame().evaluate("location.pathname.startsWith('/team-a/ett/')")
-    assert view.errors == []
+    fleet = "/plugin/ett-fleet" in place.page.url
+    links = place.page.get_by_test_id("nav-sidebar" if fleet else "main-content")
+    links.get_by_role("link", name="Neighbour", exact=True).click()
+    heading = place.page.frame_locator("iframe[src*='neighbour']").get_by_role("heading")
+    heading.get_by_text("Neighbour: ").wait_for()
+    links.get_by_role("link", name="ETT% fleet" if fleet else "ETT%", exact=True).click()
+    assert place.frame().evaluate("location.pathname.startsWith('/team-a/ett/')")
+    assert place.errors == []
 
 
 def test_the_first_paint_already_has_airflows_theme(view: View) -> None:

@@ -68,12 +68,17 @@ def test_what_a_live_job_tells_appears_without_a_reload(view: View, gallery: Any
     view.page.clock.install()
     frame = view.open(STEADY)
     frame.evaluate("window.marked = true")
+    preset = frame.locator("[data-range]", has_text="Start")
+    preset.click()
+    frame.evaluate("scrollTo(0, 200)")
+    kept = _place(frame)
     numbers = frame.locator(".stats")
     before = numbers.inner_text()
     gallery.go_on(STEADY_RUN, 300)
     view.page.clock.run_for(6_000)
     assert once(lambda: numbers.inner_text() != before, view.page)
     assert frame.evaluate("window.marked")
+    assert _place(frame) == kept
     assert once(lambda: _asked_for_pulses(view, 6_000), view.page)
     _hide(frame, hidden=True)
     assert _asked_for_pulses(view, 60_000) == 0
@@ -85,6 +90,12 @@ def test_what_a_live_job_tells_appears_without_a_reload(view: View, gallery: Any
     assert _asked_for_pulses(view, 60_000) == 0
     assert "Provisional" not in frame.locator("main").inner_text()
     assert view.errors == []
+
+
+def _place(frame: Any) -> list[Any]:
+    """Return where the reader is: the zoom, what has the focus, how far the page is scrolled."""
+    found = frame.evaluate("[document.activeElement.textContent.trim(), scrollY]")
+    return [_range(frame), *found]
 
 
 def _asked_for_pulses(view: View, milliseconds: int) -> int:

@@ -175,8 +175,11 @@ class Story:
         self._launcher(Kind.JOB_ENDED, {"state": state, "cause": cause})
 
     def publish(self) -> None:
-        told = {"version": "184", "uri": "models://ranker/184", "checkpoint": self._uri(0)}
-        self._launcher(Kind.PUBLISHED, told)
+        """Publish the newest checkpoint on a CPU, beside the job."""
+        begin = self.now_ns
+        self.pass_(300)
+        told = {"version": "184", "uri": "models://ranker/184", "begin": begin, "end": self.now_ns}
+        self._launcher(Kind.PUBLISHED, told | {"checkpoint": self._uri(self.cursor)})
 
     def live(self) -> None:
         """Forget what would come after now: the job goes on."""
