@@ -95,7 +95,7 @@ def compile_cache(jobs: Jobs) -> Proposal | None:
         if known and all(one.graph in seen.hit_ns for one in seen.cold):
             return f"{told}; attempts that hit the cache took {words.typical(known)}."
         if seen.hit_ns:
-            return f"{told}. What a graph's hits took remains; an eighth where it had none."
+            return f"{told}. What the same graph took from the cache would remain, or an eighth."
         return f"{told}. No hit was seen: an eighth of it is assumed to remain."
 
     return Proposal("Share the compile cache between attempts", (_PHASE,), cuts, evidence)
