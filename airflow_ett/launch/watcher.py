@@ -298,7 +298,16 @@ class Watcher:
         finally:
             if history.last is not last:  # it was intended, whatever became of it
                 self._next_layer = None
+        if layer is Layer.RELAUNCH and history.live is not None and last is not None:
+            self._tell_relaunch(last, history.live)
         self._pace.stir()
+
+    def _tell_relaunch(self, last: Submission, new: Submission) -> None:
+        log.info(
+            "Job %s, submission %d ended with cause %s: %s Relaunched as %s, from cursor %d.",
+            *(self._job.log.key, last.number, last.cause, last.evidence, new.app),
+            new.resume_cursor,
+        )
 
     @contextlib.contextmanager
     def _patiently(self) -> Iterator[None]:

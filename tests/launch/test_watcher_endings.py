@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -14,11 +15,17 @@ KILLED = {"signal": 9}
 RAISED = {"exit_code": 1, "error": {"type": "ValueError", "message": "bad batch"}}
 
 
-def test_a_killed_trainer_is_relaunched_at_once_within_the_try(bench: Any) -> None:
+def test_a_killed_trainer_is_relaunched_at_once_within_the_try(bench: Any, caplog: Any) -> None:
     watcher = bench.watch()
     bench.reply(AttemptId(1), **KILLED)
     bench.ends("FAILED")
-    assert watcher.poll() is None
+    with caplog.at_level(logging.INFO):
+        assert watcher.poll() is None
+    (line,) = [record.getMessage() for record in caplog.records if "Relaunched" in record.message]
+    assert "submission 1 ended with cause infrastructure: " in line
+    assert line.endswith(
+        f"Relaunched as {bench.events('submitted')[-1].data['app']}, from cursor 0."
+    )
     assert len(bench.gateway.submitted) == 2
     bench.ends("SUCCEEDED")
     assert watcher.poll().cause is None
