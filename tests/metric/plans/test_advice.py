@@ -296,7 +296,7 @@ def test_the_cause_that_costs_most_of_those_a_team_can_end() -> None:
     assert found.title == "Make the training fit into memory"
     assert found.saved_ns == pytest.approx(2 * 1800 * SECOND, abs=20)
     assert plain(found.evidence) == (
-        "2 of 7 failures ran out of memory, in 1 of 3 runs. The recoveries took 1 h 00 m."
+        "2 of 7 failures came from a lack of memory, in 1 of 3 runs. The recoveries took 1 h 00 m."
     )
     assert found.runs == ("r1",)
     assert the("failures", jobs[2:]) is None

@@ -17,8 +17,8 @@ from airflow_ett.metric.plans.sets import Result
 
 _RAISES, _FULL = Cause.APPLICATION.value, Cause.OUT_OF_MEMORY.value
 _FIXABLE = {
-    _RAISES: ("Fix the errors that the training raises", "were errors that the training raised"),
-    _FULL: ("Make the training fit into memory", "ran out of memory"),
+    _RAISES: ("Fix the errors that the training raises", "came from errors that it raised"),
+    _FULL: ("Make the training fit into memory", "came from a lack of memory"),
 }
 _PATIENCE_NS = 60 * SECOND
 """How long a training stands still before it is ended, and has ended."""
