@@ -6,7 +6,7 @@ Sums over a period are those of :mod:`airflow_ett.store.periods`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import JSON, ColumnElement, Table, and_, column, func, or_, select, tuple_
@@ -15,6 +15,7 @@ from airflow_ett.events import AttemptId, Event
 from airflow_ett.store import tables
 from airflow_ett.store.engine import Store
 from airflow_ett.store.project import load_events
+from airflow_ett.store.results import completed
 from airflow_ett.store.scope import Dags, within
 
 _COLUMNS = (
@@ -151,6 +152,8 @@ def job_details(store: Store, job: str) -> dict[str, Any] | None:
         if row is None:
             return None
         found: dict[str, Any] = dict(row._mapping)
+        result = completed(row.result, held_ns=row.held_ns, effective_ns=row.effective_ns)
+        found["result"] = result
         for table in _DETAILS:
             rows = connection.execute(_of_job(table, job)).mappings()
             found[table.name.removeprefix("ett_")] = [dict(row) for row in rows]
@@ -197,9 +200,13 @@ def jobs(
         query = query.limit(limit)
     with store.read() as connection:
         rows = [JobRow(*row) for row in connection.execute(query)]
-    for row in rows:
-        row.result.update(revision=row.revision, revised_ns=row.updated_ns)
-    return rows
+    return [replace(row, result=told(row)) for row in rows]
+
+
+def told(row: Any) -> dict[str, Any]:
+    """Return the result of a row that has the job's held and effective time and its revision."""
+    result = completed(row.result, held_ns=row.held_ns, effective_ns=row.effective_ns)
+    return result | {"revision": row.revision, "revised_ns": row.updated_ns}
 
 
 def result_parts(
@@ -211,10 +218,19 @@ def result_parts(
     database.
     """
     job = tables.job.c
-    query = select(job.job, _picked_sqlite(names) if store.is_sqlite else _picked_postgres(names))
+    picked = _picked_sqlite(names) if store.is_sqlite else _picked_postgres(names)
+    query = select(job.job, job.held_ns, job.effective_ns, picked)
     with store.read() as connection:
         rows = connection.execute(query.where(within(store, job.job, jobs))).all()
-    return {row[0]: dict(zip(names, row[1][1:], strict=True)) for row in rows}
+    return {
+        row.job: completed(
+            dict(zip(names, row[3][1:], strict=True)),
+            held_ns=row.held_ns,
+            effective_ns=row.effective_ns,
+            whole=False,
+        )
+        for row in rows
+    }
 
 
 def _picked_sqlite(names: Sequence[str]) -> ColumnElement[Any]:
