@@ -55,20 +55,24 @@ def spark_segments(
     width: int = 104,
     height: int = 20,
     scale: tuple[float, float] | None = None,
+    places: Sequence[int] | None = None,
+    count: int | None = None,
 ) -> list[list[tuple[float, float]]]:
     """Return the polylines of a sparkline in pixels; a gap where a value is unknown.
 
     ``scale`` are the values at its foot and at its head, by default the least and the largest.
+    ``places`` says where, of ``count`` places, the values stand: by default they fill them all.
     """
     known = [value for value in values if value is not None]
     low, high = scale or (min(known, default=0.0), max(known, default=0.0))
     span = (high - low) or 1.0
     segments: list[list[tuple[float, float]]] = [[]]
-    for index, value in enumerate(values):
+    last = max(1, (count or len(values)) - 1)
+    for place, value in zip(places or range(len(values)), values, strict=True):
         if value is None:
             segments.append([])
             continue
-        x = 2 + index * (width - 4) / max(1, len(values) - 1)
+        x = 2 + place * (width - 4) / last
         y = height - 2 - (value - low) / span * (height - 4)
         segments[-1].append((round(x, 1), round(y, 1)))
     return [segment for segment in segments if segment]

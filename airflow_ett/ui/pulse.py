@@ -16,6 +16,10 @@ from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
 
 router = APIRouter(include_in_schema=False)
 
+_LIVE_S = 5
+WAITING_S = 30
+"""How often a page asks where something lives, and where nothing does but may begin."""
+
 _BEAT_NS = 30 * 10**9
 """A live page is made anew at least this often: its lengths grow without any event."""
 
@@ -25,12 +29,14 @@ class Pulse:
     """Where a live page asks, and what it shows.
 
     ``href`` is relative to a page two levels below the app, such as ``/ett/dag/x``. ``version`` is
-    another one as soon as there is something new to show. ``at_ns`` is when it was read.
+    another one as soon as there is something new to show. ``at_ns`` is when it was read;
+    ``every_s`` how often to ask.
     """
 
     href: str
     version: str
     at_ns: int
+    every_s: int = _LIVE_S
 
 
 def pulse_of(
@@ -41,18 +47,22 @@ def pulse_of(
     task_id: str | None = None,
     now_ns: int,
 ) -> Pulse | None:
-    """Return the pulse of a Dag, of one of its runs or of a task (in a run); None where none lives.
+    """Return the pulse of a Dag, of one of its runs or of a task (in a run); None of a run whose
+    jobs have ended.
 
     A job lives until its numbers are frozen. A run without any job lives, too, so that its first
-    job appears by itself. Raises :class:`airflow_ett.errors.StoreError`.
+    job appears by itself, and a Dag's next run may begin at any time. Raises
+    :class:`airflow_ett.errors.StoreError`.
     """
     query = {"run_id": run_id, "task_id": task_id}
     asked = urlencode({name: value for name, value in query.items() if value}, quote_via=quote)
     href = f"../pulse/{quote(dag_id, safe='')}" + (f"?{asked}" if asked else "")
-    state = _state(store, dag_id, run_id, task_id)
-    if state is None:
-        return None
-    return Pulse(href, f"{state}-{now_ns // _BEAT_NS}" if state else "none", now_ns)
+    alive, newest, changed = _state(store, dag_id, run_id, task_id)
+    if alive:
+        return Pulse(href, f"{alive}-{newest}-{changed}-{now_ns // _BEAT_NS}", now_ns)
+    if run_id:
+        return None if newest else Pulse(href, "none", now_ns)
+    return Pulse(href, f"0-{newest}", now_ns, WAITING_S)
 
 
 @router.get("/pulse/{dag_id}")
@@ -73,22 +83,23 @@ def pulse(
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
 
-def _state(store: Store, dag_id: str, run_id: str | None, task_id: str | None) -> str | None:
-    """Return what tells one state of the jobs from the next: "" without a job, None at the end."""
+def _state(
+    store: Store, dag_id: str, run_id: str | None, task_id: str | None
+) -> tuple[int, int | None, int | None]:
+    """Return how many jobs live, what grows with each new job, and the newest change of a job."""
     job = tables.job.c
-    here = of_this_airflow([dag_id]).conditions(store, tables.job)
+    dag = of_this_airflow([dag_id]).conditions(store, tables.job)
     equal = ((job.run_id, run_id), (job.task_id, task_id))
-    here += [column == value for column, value in equal if value]
+    here = [*dag, *(column == value for column, value in equal if value)]
     count, changed = func.count(), func.max(job.updated_ns)
     if run_id:
         live = func.count(case((~job.frozen, 1)))
         query = select(live, count, changed).where(*here)
     else:
         # The live ones have an index of their own; one that came and ended meanwhile is the newest.
-        newest = select(func.max(job.begin_ns)).where(job.dag_id == dag_id).scalar_subquery()
+        begins = select(job.begin_ns).where(*dag).order_by(job.begin_ns.desc())
+        newest = begins.limit(1).scalar_subquery()
         query = select(count, newest, changed).where(*here, ~job.frozen)
     with store.read() as connection:
-        alive, *rest = connection.execute(query).one()
-    if alive:
-        return "-".join(map(str, (alive, *rest)))
-    return "" if run_id and not rest[0] else None
+        alive, newest_begin, changed_ns = connection.execute(query).one()
+        return alive, newest_begin, changed_ns

@@ -15,7 +15,7 @@ from sqlalchemy import event, update
 from airflow_ett.store import Store, open_store, tables, upgrade
 from airflow_ett.ui.app import create_app
 from airflow_ett.ui.depends import current_store, get_user
-from airflow_ett.ui.pulse import Pulse, pulse_of
+from airflow_ett.ui.pulse import WAITING_S, Pulse, pulse_of
 
 Make = Callable[..., dict[str, Any]]
 SECOND = 10**9
@@ -48,14 +48,35 @@ def version(store: Store, now_ns: int = NOW, **view: Any) -> str | None:
     return found and found.version
 
 
-def test_a_dag_lives_as_long_as_a_job_of_it(store: Store, keep: Callable[..., None]) -> None:
-    assert version(store) is None
+def test_a_dag_is_asked_about_more_often_while_a_job_of_it_lives(
+    store: Store, keep: Callable[..., None]
+) -> None:
+    def every() -> int:
+        found = pulse_of(store, "ranker", now_ns=NOW)
+        assert found is not None
+        return found.every_s
+
+    assert every() == WAITING_S
     keep(job="a")
-    assert version(store) is None
+    assert every() == WAITING_S
     keep(job="b", frozen=False)
-    assert version(store)
+    assert every() == 5
     change(store, "b", frozen=True)
-    assert version(store) is None
+    assert every() == WAITING_S
+
+
+def test_a_dag_without_a_live_job_waits_for_its_next(
+    store: Store, keep: Callable[..., None]
+) -> None:
+    seen = [version(store)]
+    keep(job="a")
+    seen.append(version(store))
+    assert version(store, NOW + 3_600 * SECOND) == seen[-1]
+    keep(job="b", begin_ns=BEGIN + 1)
+    seen.append(version(store))
+    keep(job="c", begin_ns=BEGIN + 2, frozen=False)
+    seen.append(version(store))
+    assert len(set(seen)) == 4
 
 
 @pytest.mark.parametrize(
@@ -107,8 +128,9 @@ def test_others_jobs_give_no_life(
     store: Store, keep: Callable[..., None], other: dict[str, str], view: dict[str, str]
 ) -> None:
     keep(job="ended", run_id="r")
+    before = version(store, **view)
     keep(job="other", frozen=False, **{"run_id": "r", **other})
-    assert version(store, **view) is None
+    assert version(store, **view) == before
 
 
 @pytest.mark.parametrize(
@@ -172,5 +194,13 @@ def test_one_statement_finds_its_rows_by_an_index(store: Store, keep: Callable[.
             rows = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, given)
             plans.append(" ".join(row[-1] for row in rows))
     assert "ix_ett_job_live" in plans[0]
-    assert "COVERING INDEX ix_ett_job_dag" in plans[0]
+    assert "ix_ett_job_dag" in plans[0]
+    assert "TEMP B-TREE" not in plans[0]
     assert "ix_ett_job_run" in plans[1]
+
+
+def test_nothing_of_another_deployment_shows(store: Store, keep: Callable[..., None]) -> None:
+    keep(job="a", frozen=False)
+    before = version(store)
+    keep(job="b", deployment="staging", begin_ns=BEGIN + SECOND)
+    assert version(store) == before

@@ -76,5 +76,5 @@ def test_a_page_says_its_zone_and_its_pulse() -> None:
     assert '<html lang="en" data-zone="Mars/&#34;Olympus">' in page
     assert (
         '<body data-pulse="../pulse/ranker?run_id=a%26b&amp;task_id=t" data-version="1-2" '
-        'data-at="00:53:20 UTC">' in page
+        'data-every="5" data-at="00:53:20 UTC">' in page
     )

@@ -14,8 +14,9 @@ from airflow_ett.ui.charts import Figure, component_marker, plain
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS, Job, Measure
 
-_MIN_SLOTS = 12
 _MAX_DATES = 8
+_MIN_SLOTS = _MAX_DATES
+_MIN_BARS = 12
 _MANY = 120
 
 
@@ -139,11 +140,18 @@ def _question_marks(names: list[str]) -> Figure:
     }
 
 
+def _gap(bars: int) -> float:
+    """Return the share of a bar's place that stays empty. Few bars must not grow with the page."""
+    if bars > _MANY:
+        return 0
+    return round(1 - 0.78 * min(1, max(bars, _MIN_SLOTS) / _MIN_BARS), 2)
+
+
 def _layout(names: list[str], jobs: Sequence[Job], links: Sequence[str], clock: Clock) -> Figure:
     labels = date_labels([job.begin_ns for job in jobs], clock)
     return {
         "barmode": "stack",
-        "bargap": 0.22 if len(jobs) <= _MANY else 0,
+        "bargap": _gap(len(jobs)),
         "hovermode": "x unified",
         "margin": {"l": 44, "r": 16, "t": 14, "b": 26},
         "meta": {
@@ -158,7 +166,6 @@ def _layout(names: list[str], jobs: Sequence[Job], links: Sequence[str], clock: 
             "tickvals": [names[i] for i in labels],
             "ticktext": list(labels.values()),
             "tickangle": 0,
-            # A few bars must not grow to the width of the page.
             "range": [-0.6, max(len(jobs), _MIN_SLOTS) - 0.4],
             "showgrid": False,
             "zeroline": False,

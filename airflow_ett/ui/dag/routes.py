@@ -31,11 +31,14 @@ def dag_tab(
     now_ns = time.time_ns()
     tasks = reads.tasks(store, dag_id)
     if not tasks:
-        return answer(render("dag/empty.html", clock, dag_id=dag_id, steps=first_steps()))
+        pulse = pulse_of(store, dag_id, now_ns=now_ns)
+        shown = {"dag_id": dag_id, "steps": first_steps(), "pulse": pulse}
+        return answer(render("dag/empty.html", clock, **shown))
     filters = filters_of(asked, tasks, now_ns=now_ns, clock=clock)
     span = filters.period.span(now_ns, clock)
-    jobs = reads.jobs(store, dag_id, task=filters.task, period=filters.period, span=span)
+    # Before the jobs: what changes between the two is shown by the next look.
     pulse = pulse_of(store, dag_id, task_id=filters.task, now_ns=now_ns)
+    jobs = reads.jobs(store, dag_id, task=filters.task, period=filters.period, span=span)
     shown = {
         "dag_id": dag_id,
         "filters": filters,

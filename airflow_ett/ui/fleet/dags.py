@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,14 +78,14 @@ _KEYS: dict[str, Callable[[DagRow], Any]] = {
 }
 
 
-def history(days: Mapping[str, Sums], order: list[str], *, held: bool) -> list[float | None]:
-    """Return a Dag's ETT% by day, None on a day without one."""
-    return [ett(days[day], held=held) if day in days else None for day in order]
+def history(days: Mapping[str, Sums], order: list[str], *, held: bool) -> dict[int, float | None]:
+    """Return a Dag's ETT% on the days on which a job ended, by their place; None is unknown."""
+    return {place: ett(days[day], held=held) for place, day in enumerate(order) if day in days}
 
 
-def scale_of(histories: list[list[float | None]]) -> tuple[float, float] | None:
+def scale_of(histories: Iterable[Mapping[int, float | None]]) -> tuple[float, float] | None:
     """Return the least and the largest of all values, so that rows can be compared."""
-    known = [value for values in histories for value in values if value is not None]
+    known = [value for one in histories for value in one.values() if value is not None]
     return (min(known), max(known)) if known else None
 
 

@@ -15,7 +15,7 @@ from airflow_ett.ui.fleet.amounts import LOSSES, ett, losses, lost_amount
 from airflow_ett.ui.fleet.causes import CauseRow
 
 _HOUR_NS = 3_600 * 10**9
-_MOST_CAUSES = 10
+_MOST_CAUSES, _FEWEST_CAUSES = 10, 5
 
 
 def trend(days: Sequence[str], sums: Mapping[str, Sums], *, held: bool) -> Figure:
@@ -65,7 +65,7 @@ def lost_by_day(days: Sequence[str], sums: Mapping[str, Sums], *, accelerated: b
             **_by_day(days),
             "barmode": "stack",
             "bargap": 0.2,
-            "yaxis": {"rangemode": "tozero", "tickformat": ",~r", "nticks": 6},
+            "yaxis": {"rangemode": "tozero", "tickformat": ",~r", "ticksuffix": " h", "nticks": 6},
         },
     }
 
@@ -99,8 +99,10 @@ def failures(rows: Sequence[CauseRow]) -> Figure:
             "margin": {"l": 104, "r": 36, "t": 8, "b": 28},
             "xaxis": {"rangemode": "tozero", "nticks": 5},
             "yaxis": {
-                "autorange": "reversed",
+                # A few bars must not grow to the height of the chart.
+                "range": [max(len(shown), _FEWEST_CAUSES) - 0.5, -0.5],
                 "showgrid": False,
+                "zeroline": False,
                 "ticks": "",
                 "tickmode": "array",
                 "tickvals": places,

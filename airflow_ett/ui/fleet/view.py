@@ -89,7 +89,7 @@ def fleet_view(found: Found, choice: Choice, components: Components) -> FleetVie
 class Histories:
     """ETT% by day of each Dag shown, and the least and the largest value of all."""
 
-    by_dag: dict[str, list[float | None]]
+    by_dag: dict[str, dict[int, float | None]]
     scale: tuple[float, float] | None
 
 
@@ -98,7 +98,7 @@ def histories_of(found: Mapping[str, Mapping[str, Sums]], choice: Choice) -> His
     by_dag = {
         dag_id: history(days, choice.days, held=choice.held) for dag_id, days in found.items()
     }
-    return Histories(by_dag, scale_of(list(by_dag.values())))
+    return Histories(by_dag, scale_of(by_dag.values()))
 
 
 def day_label(day: str) -> str:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from airflow_ett.metric.format import duration
 from airflow_ett.ui.clock import Clock
+from airflow_ett.ui.places import is_web
 from airflow_ett.ui.run import choice
-from airflow_ett.ui.run.places import is_web
 from airflow_ett.ui.run.progress import Standstill
 
 Chip = tuple[str, str]

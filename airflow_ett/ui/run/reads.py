@@ -37,11 +37,10 @@ def jobs(
 def job(store: Store, job: str) -> Stored | None:
     """Return all that a page shows of a job; None where it has gone meanwhile."""
     row = tables.job.c
-    query = select(row.result, row.revision, row.updated_ns)
+    query = select(row.result, row.revision, row.updated_ns, row.held_ns, row.effective_ns)
     with store.read() as connection:
         found = connection.execute(query.where(row.job == job)).one_or_none()
         if found is None:
             return None
         pruned = lacks_events(connection, job)
-    result = found.result | {"revision": found.revision, "revised_ns": found.updated_ns}
-    return Stored(result, queries.phases(store, job), pruned)
+    return Stored(queries.told(found), queries.phases(store, job), pruned)

@@ -1,6 +1,7 @@
 """The route of the run's and the task instance's tab."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,13 +10,12 @@ from fastapi.responses import Response
 
 from airflow_ett import config
 from airflow_ett.api.names import Name
-from airflow_ett.hooks.masking import redact
-from airflow_ett.links.addresses import without_secrets
 from airflow_ett.metric import configured
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
 from airflow_ett.ui.pages import answer, render
-from airflow_ett.ui.pulse import pulse_of
+from airflow_ett.ui.places import safe_place
+from airflow_ett.ui.pulse import WAITING_S, pulse_of
 from airflow_ett.ui.run import reads
 from airflow_ett.ui.run.choice import Choice, address, choose, map_index_of
 from airflow_ett.ui.run.view import JOBS, jobs_view, run_view
@@ -55,6 +55,9 @@ def run_tab(
         shown["more"] = partial(_more, here, whole)
         shown["jobs"] = jobs_view(chosen.jobs, run_id, show_all=JOBS in whole)
         return answer(render("run/jobs.html", clock, **shown))
+    shown["others"] = bool(task_id) and bool(reads.jobs(store, dag_id, run_id, None))
+    if shown["others"] and pulse:
+        shown["pulse"] = replace(pulse, every_s=WAITING_S)
     return answer(render("run/empty.html", clock, **shown))
 
 
@@ -67,7 +70,7 @@ def _of_job(
         stored.phases,
         clock,
         now_ns=now_ns,
-        safe=_safe,
+        safe=safe_place,
         others=chosen.others,
         pruned=stored.pruned,
         whole=whole,
@@ -83,14 +86,6 @@ def _of_job(
         keep_days=keep_days() if stored.pruned else None,
     )
     return {"view": view, "timeline": timeline}
-
-
-def _safe(place: str) -> str | None:
-    """Return a path or an address without secrets, None where nobody can tell what is one."""
-    try:
-        return without_secrets(place, redact)
-    except ValueError:
-        return None
 
 
 def _more(here: dict[str, str], whole: frozenset[str], table: str) -> str:

@@ -10,13 +10,13 @@ from airflow_ett.metric import COMPONENTS, Components
 from airflow_ett.store.queries import PhaseRow
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS
+from airflow_ett.ui.places import SafePlace, without_secrets
 from airflow_ett.ui.run import choice, progress, saves
 from airflow_ett.ui.run.attempts import Attempts, attempts
 from airflow_ett.ui.run.head import Head, head
 from airflow_ett.ui.run.headline import Stat, Sum, headline, wall_clock
 from airflow_ett.ui.run.notices import Notice, notices
 from airflow_ett.ui.run.phases import PhaseTable, phase_table
-from airflow_ett.ui.run.places import SafePlace, without_secrets
 
 ATTEMPTS, CHECKPOINTS, COMPILES, JOBS = "attempts", "checkpoints", "compiles", "jobs"
 """What a page may be asked to show without leaving rows out."""
@@ -31,7 +31,7 @@ class RunView:
     head: Head
     notices: tuple[Notice, ...]
     stats: tuple[Stat, ...]
-    sum: Sum
+    sum: Sum | None
     attempts: Attempts
     phases: PhaseTable
     compiles: saves.Listing[saves.Compile]
@@ -95,7 +95,7 @@ def run_view(
         head=head(result, clock, stands=stands, silent_ns=silent_ns, others=others),
         notices=notices(result, clock, stands=stands, silent_ns=silent_ns, pruned=pruned),
         stats=headline(result, clock),
-        sum=wall_clock(result),
+        sum=None if result["ett_pct"] is None else wall_clock(result),
         attempts=attempts(result, show_all=ATTEMPTS in whole),
         phases=phase_table(result, rows, components),
         compiles=saves.compiles(result, show_all=COMPILES in whole),

@@ -1,7 +1,9 @@
 // Charts: drawn from a figure in the page or fetched once, zoomed, filtered by their legend.
 (function () {
   const WITHOUT = "The chart needs JavaScript. The tables below have the same numbers.";
-  const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false };
+  const CONFIG = {
+    displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false, showTips: false,
+  };
   const fetched = new Map();
   const drawn = new WeakSet();
   const hidden = {};
@@ -82,9 +84,13 @@
     element.on("plotly_click", (event) => followBar(element, event));
     element.on("plotly_relayout", (change) => noteZoom(id, change));
     element.on("plotly_doubleclick", () => resetZoom(id));
-    // The newest attempt is the last.
+    reveal(element);
+  }
+
+  // A chart with many rows scrolls inside its box. The newest attempt is the last.
+  function reveal(element, top) {
     const tall = element.closest(".tall");
-    if (tall) tall.scrollTop = tall.scrollHeight;
+    if (tall) tall.scrollTop = top === undefined ? tall.scrollHeight : top - tall.clientHeight / 2;
   }
 
   ett.drawAll = async function () {
@@ -136,6 +142,7 @@
     views[id] = { label: preset.textContent, ranges: rangesOf(preset) };
     showPreset(id, preset.textContent);
     redraw(id);
+    reveal(document.getElementById(id), preset.dataset.top);
   }
 
   function noteZoom(id, change) {

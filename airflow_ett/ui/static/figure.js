@@ -74,7 +74,11 @@
     for (const name of Object.keys(layout)) {
       if (/^[xy]axis/.test(name)) layout[name] = merge(AXIS, layout[name]);
     }
-    if (layout.hovermode === "x unified") layout.xaxis = merge(layout.xaxis || AXIS, SPIKE);
+    if (layout.hovermode === "x unified") {
+      layout.xaxis = merge(layout.xaxis || AXIS, SPIKE);
+      // Plotly draws a halo of this colour around the line, white where it is transparent.
+      layout.plot_bgcolor = "$bg";
+    }
     if (layout.meta?.zoom) {
       layout.dragmode = "zoom";
       for (const name of Object.keys(layout)) if (/^xaxis/.test(name)) layout[name].fixedrange = false;

@@ -1,6 +1,5 @@
 // A page with a job that goes on asks whether there is something new, and then for itself.
 (function () {
-  const EVERY_MS = 5_000;
   const SELDOM_MS = 60_000;
   const PATIENCE_MS = 30_000;
   const GONE = [401, 403];
@@ -37,7 +36,7 @@
   }
 
   function show(page, main) {
-    for (const name of ["pulse", "version"]) {
+    for (const name of ["pulse", "version", "every"]) {
       if (page.body.dataset[name] === undefined) delete document.body.dataset[name];
       else document.body.dataset[name] = page.body.dataset[name];
     }
@@ -80,7 +79,8 @@
   function wait() {
     clearTimeout(timer);
     if (document.hidden || !document.body.dataset.pulse) return;
-    timer = setTimeout(turn, Math.min(EVERY_MS * 2 ** failures, SELDOM_MS));
+    const everyMs = 1_000 * document.body.dataset.every;
+    timer = setTimeout(turn, Math.min(everyMs * 2 ** failures, SELDOM_MS));
   }
 
   ett.live = function () {

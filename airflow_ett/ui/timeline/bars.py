@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 MOST = 2_000
@@ -75,9 +76,10 @@ class _Scale:
 
     def __init__(self, whole: Stretch, details: Sequence[Stretch], factor: int) -> None:
         self._coarse = _narrow(whole, factor)
-        self._fine = [(*detail, min(_narrow(detail, factor), self._coarse)) for detail in details]
+        fine = [(*detail, min(_narrow(detail, factor), self._coarse)) for detail in details]
         edges = {edge for detail in details for edge in detail}
         self._edges = sorted(edges | {0, _FOREVER})
+        self._leasts = list(_leasts(self._edges, fine, self._coarse))
         self._since = self._until = 0
         self._least = self._coarse
 
@@ -86,9 +88,23 @@ class _Scale:
         if not self._since <= time_ns < self._until:
             number = bisect_right(self._edges, time_ns)
             self._since, self._until = self._edges[number - 1 : number + 1]
-            fine = [least for begin, end, least in self._fine if begin <= time_ns < end]
-            self._least = min(fine, default=self._coarse)
+            self._least = self._leasts[number - 1]
         return min(time_ns + self._least, self._until)
+
+
+def _leasts(
+    edges: Sequence[int], fine: Iterable[tuple[int, int, int]], coarse: int
+) -> Iterator[int]:
+    """Yield the least length from each edge on: of the details that lie there the shortest one."""
+    coming = sorted(fine, reverse=True)
+    here: list[tuple[int, int]] = []
+    for edge in edges:
+        while coming and coming[-1][0] <= edge:
+            _, end, least = coming.pop()
+            heappush(here, (least, end))
+        while here and here[0][1] <= edge:
+            heappop(here)
+        yield min(coarse, here[0][0]) if here else coarse
 
 
 def _narrow(stretch: Stretch, factor: int) -> int:

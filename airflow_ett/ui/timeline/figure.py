@@ -13,10 +13,12 @@ from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.timeline.cursor import at_risk, cursor_traces, is_one_day, scale
 from airflow_ett.ui.timeline.lanes import Drawing, Rows
 from airflow_ett.ui.timeline.marks import checkpoints, endings, now_line
-from airflow_ett.ui.timeline.moments import moments, top
+from airflow_ett.ui.timeline.moments import Moment, moments, over_ns, top
+from airflow_ett.ui.words import cause
 
 _ABOVE, _BELOW, _DAYS, _GAP = 6, 28, 16, 22
-_LEFT, _RIGHT = 104, 16
+_LEFT, _RIGHT, _MOST_RIGHT = 104, 16, 150
+_LETTER_PX, _NARROWEST_PX = 6.8, 440
 _FIRST_ROWS, _FIRST_PX, _ROW_PX = 4, 292, 56
 _CURSOR_PX = 128
 _LONGEST_LABEL = 12
@@ -25,6 +27,25 @@ _LONGEST_LABEL = 12
 def height(attempts: int) -> int:
     """Return the figure's height in pixels."""
     return _ABOVE + _BELOW + _GAP + _CURSOR_PX + round(_rows_px(max(attempts, _FIRST_ROWS)))
+
+
+def row_px(number: int, attempts: int) -> int:
+    """Return how far below the figure's top an attempt's row has its middle, in pixels."""
+    return round(_ABOVE + (number + 0.55) * _rows_px(attempts) / (attempts + 0.15))
+
+
+def right_px(result: Mapping[str, Any]) -> int:
+    """Return the room that causes in words need beyond the plot, at any preset, narrow as it is."""
+    attempts = result["attempts"]
+    whole, *near = moments(result)
+    shown = [(row, whole) for row in attempts]
+    shown += [(attempts[one.row], one) for one in near if one.row is not None and attempts]
+    beyond = [
+        20 + _LETTER_PX * len(cause(row["cause"])) - _NARROWEST_PX * left
+        for row, one in shown
+        if row["cause"] and 0 <= (left := _left(one, over_ns(row))) <= 1
+    ]
+    return min(_MOST_RIGHT, max(_RIGHT, round(max(beyond, default=0))))
 
 
 def timeline_figure(
@@ -60,11 +81,16 @@ def timeline_figure(
             "bargap": 0,
             "uniformtext": {"minsize": 11, "mode": "hide"},
             "hovermode": "closest",
-            "margin": {"l": _LEFT, "r": _RIGHT, "t": _ABOVE, "b": _below(result, clock)},
+            "margin": {
+                "l": _LEFT,
+                "r": right_px(result),
+                "t": _ABOVE,
+                "b": _below(result, clock),
+            },
             "meta": {"zoom": True},
             **_axes(result, clock),
             "shapes": shade + line,
-            "annotations": risk + now,
+            "annotations": risk + now + _without_cursor(result),
         },
     }
 
@@ -83,6 +109,7 @@ def _axes(result: Mapping[str, Any], clock: Clock) -> Figure:
     plot = height(count) - _ABOVE - _below(result, clock)
     upper = 1 - _rows_px(count) / plot
     factor, unit = scale(top(result))
+    knows = top(result) > 0
     one_day = is_one_day(result, clock)
     formats = [
         {"dtickrange": [None, 60_000], "value": "%H:%M:%S"},
@@ -103,6 +130,9 @@ def _axes(result: Mapping[str, Any], clock: Clock) -> Figure:
             "exponentformat": "none",
             "nticks": 5 + 2 * (count < _FIRST_ROWS),
             "zeroline": False,
+            "showticklabels": knows,
+            "showgrid": knows,
+            "ticks": "outside" if knows else "",
         },
         "yaxis2": {
             "domain": [round(upper, 4), 1],
@@ -115,6 +145,20 @@ def _axes(result: Mapping[str, Any], clock: Clock) -> Figure:
             "zeroline": False,
         },
     }
+
+
+def _without_cursor(result: Mapping[str, Any]) -> list[Figure]:
+    """Return the words in an empty lower panel."""
+    if top(result):
+        return []
+    word = {"xref": "x domain", "yref": "y domain", "x": 0.5, "y": 0.5, "showarrow": False}
+    text = "No training step was reported" + ("" if result["frozen"] else " yet")
+    return [word | {"text": text, "font": {"size": 12, "color": "$fg-muted"}}]
+
+
+def _left(moment: Moment, time_ns: int) -> float:
+    """Return the share of a stretch that is left after a point in time."""
+    return (moment.end_ns - time_ns) / max(1, moment.end_ns - moment.begin_ns)
 
 
 def _below(result: Mapping[str, Any], clock: Clock) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,8 @@ class Moment:
     end_ns: int
     low: float
     high: float
+    row: int | None = None
+    """The attempt that it begins in, from 0; None where it is about all."""
 
 
 def attempt_of(row: Mapping[str, Any]) -> AttemptId:
@@ -46,11 +48,8 @@ def whole_of(result: Mapping[str, Any]) -> Moment:
     """Return the whole job, with room for what is written behind its end."""
     begin, end = result["begin_ns"], result["end_ns"]
     wall = max(_SECOND, end - begin)
-    attempts = result["attempts"]
-    room = 0.11 if attempts and attempts[-1]["cause"] else 0.045
-    return Moment(
-        "Whole job", begin - int(0.007 * wall), end + int(room * wall), *_all_cursors(result)
-    )
+    cursors = _all_cursors(result)
+    return Moment("Whole job", begin - int(0.007 * wall), end + int(0.045 * wall), *cursors)
 
 
 def moments(result: Mapping[str, Any]) -> list[Moment]:
@@ -60,21 +59,26 @@ def moments(result: Mapping[str, Any]) -> list[Moment]:
     started = result["end_ns"] if first is None else begin + first
     margin = _START_MARGIN_NS
     start = _within(whole, "Start", begin - margin, started + margin, (whole.low, whole.high))
-    return [whole, start, *_recoveries(result, whole)]
+    return [whole, replace(start, row=0), *_recoveries(result, whole)]
 
 
 def _recoveries(result: Mapping[str, Any], whole: Moment) -> list[Moment]:
     """A recovery lasts from the interruption to the next step on new data."""
     next_of = {attempt_of(one): (one, following) for one, following in pairwise(result["attempts"])}
     last = {attempt_of(row): (row, None) for row in result["attempts"][-1:]}
+    places = next_of | last
+    rows = {attempt_of(row): number for number, row in enumerate(result["attempts"])}
     found = []
     for number, ttr in enumerate(result["ttr"], 1):
-        attempt, following = (next_of | last)[AttemptId(*ttr["attempt"])]
+        attempt, following = places.get(AttemptId(*ttr["attempt"]), (None, None))
+        if attempt is None:
+            continue  # an older result, which does not tell where the recovery was
         begin = _interrupted_ns(attempt)
         title = f"Recovery {number}"
         margin = _RECOVERY_MARGIN_NS
         cursors = _cursors(attempt, following, whole)
-        found.append(_within(whole, title, begin - margin, begin + ttr["ns"] + margin, cursors))
+        moment = _within(whole, title, begin - margin, begin + ttr["ns"] + margin, cursors)
+        found.append(replace(moment, row=rows[attempt_of(attempt)]))
     return found
 
 

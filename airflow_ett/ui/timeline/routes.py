@@ -15,6 +15,7 @@ from airflow_ett.store import queries
 from airflow_ett.ui.charts import Figure
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
+from airflow_ett.ui.places import safe_place, without_secrets
 from airflow_ett.ui.timeline import reads
 from airflow_ett.ui.timeline.figure import no_figure, timeline_figure
 from airflow_ett.ui.timeline.phases import components_of
@@ -48,7 +49,7 @@ def _figure(metric: JobMetric, clock: Clock) -> Figure:
         for booking, ns in attempt.booked.items()
     )
     return timeline_figure(
-        metric.as_dict(),
+        without_secrets(metric.as_dict(), safe_place),
         metric.lanes,
         metric.progress,
         clock,

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from airflow_ett.metric import COMPONENTS, Components, Phase
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.timeline.cursor import scale
-from airflow_ett.ui.timeline.figure import height
+from airflow_ett.ui.timeline.figure import height, row_px
 from airflow_ett.ui.timeline.moments import Moment, moments, top
 from airflow_ett.ui.timeline.phases import Group, legend
 from airflow_ett.ui.words import is_wish
@@ -21,11 +21,15 @@ _TALL = 12
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A zoom: its name, the range of the time axis, and that of the cursor's."""
+    """A zoom: its name, the range of the time axis, and that of the cursor's.
+
+    ``top`` is where the figure has what it is about, in pixels; None for all of it.
+    """
 
     title: str
     x: tuple[str, str]
     y: tuple[float, float]
+    top: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,9 @@ def timeline_of(
     events are gone, after ``keep_days`` where that is known.
     """
     factor, _ = scale(top(result))
-    presets = [_preset(one, clock, factor) for one in moments(result)]
-    many = len(presets) - 2 > _BUTTONS
     attempts = result["attempts"]
+    presets = [_preset(one, clock, factor, len(attempts)) for one in moments(result)]
+    many = len(presets) - 2 > _BUTTONS
     query = urlencode({"job": job, "as_of": result["end_ns"]})
     return TimelineView(
         src=f"../timeline/{quote(result['dag_id'], safe='')}?{query}",
@@ -98,9 +102,10 @@ def removed_text(keep_days: int | None) -> str:
     return f"The events were removed{after}; the tables keep the numbers."
 
 
-def _preset(moment: Moment, clock: Clock, factor: int) -> Preset:
+def _preset(moment: Moment, clock: Clock, factor: int, attempts: int) -> Preset:
     x = clock.axis(moment.begin_ns), clock.axis(moment.end_ns)
-    return Preset(moment.title, x, (round(moment.low / factor, 4), round(moment.high / factor, 4)))
+    y = round(moment.low / factor, 4), round(moment.high / factor, 4)
+    return Preset(moment.title, x, y, None if moment.row is None else row_px(moment.row, attempts))
 
 
 def _marks(result: Mapping[str, Any]) -> Marks:

@@ -159,3 +159,5 @@ def test_sparkline_breaks_where_unknown() -> None:
     assert segments[1][0][1] == 2.0
     assert spark_segments([None]) == []
     assert spark_segments([5.0]) == [[(2.0, 18.0)]]
+    # A place that is left out is no gap.
+    assert spark_segments([1.0, 3.0], places=[1, 3], count=5) == [[(27.0, 18.0), (77.0, 2.0)]]

@@ -100,10 +100,10 @@ def test_orders_are_those_of_the_numbers(found: Found) -> None:
 def test_a_history_has_a_gap_where_nothing_is_known(sums: Make, unmeasured: Sums) -> None:
     days = {"2026-11-01": sums(), "2026-11-03": unmeasured}
     order = ["2026-11-01", "2026-11-02", "2026-11-03"]
-    assert history(days, order, held=False) == [pytest.approx(80), None, None]
+    assert history(days, order, held=False) == {0: pytest.approx(80), 2: None}
     assert history(days, order, held=True)[0] == pytest.approx(100 * 8 / 9.5)
 
 
 def test_all_histories_have_one_scale() -> None:
-    assert scale_of([[80.0, None], [60.0, 90.0]]) == (60.0, 90.0)
-    assert scale_of([[None], []]) is None
+    assert scale_of([{0: 80.0, 3: None}, {1: 60.0, 2: 90.0}]) == (60.0, 90.0)
+    assert scale_of([{0: None}, {}]) is None

@@ -122,7 +122,7 @@ def test_the_page_says_how_the_fleet_did(fleet: Fleet, silent: Make) -> None:
     assert "3 jobs 1 Dag you may see 1 job without ETT% 1 running now, not counted" in text
     assert "Jan 1, 2026 – Jan 10, 2026, per day in UTC" in text
     assert "The gain of +4.0 points splits into Wasted +11.0, PT2 compile −3.0" in text
-    assert "the 0.5 lost while held, and 0.2 that passed while none were" in text
+    assert "0.5 while accelerators were held, 0.2 while none were" in text
     assert "Wasted checkpointing" in text
 
 

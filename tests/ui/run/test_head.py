@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from airflow_ett.ui.places import is_web, safe_place, without_secrets
 from airflow_ett.ui.run.head import head
-from airflow_ett.ui.run.places import is_web, without_secrets
 from tests.ui.run.showing import UTC, chips, facts, view_of, words
 
 
@@ -92,3 +92,19 @@ def test_other_generations_are_linked(wide: Any) -> None:
     (link,) = found.generations
     assert link.text.startswith("Generation 1, ")
     assert link.href == "?run_id=wide&task_id=train&map_index=-1&job=older"
+
+
+def test_addresses_in_messages_bear_no_secrets(broken: Any) -> None:
+    address = "https://me:secret@jobs.example/7?token=secret&a=1"
+    told = {
+        "text": f"see {address}, then go on",
+        "lines": [f"GET {address}", "C:/x"],
+        "error": {"message": f"postgresql://me:secret@db/x and {address}", "code": 7},
+    }
+    attempts = [row | {"evidence": told} for row in broken.result["attempts"]]
+    cleaned = without_secrets(broken.result | {"attempts": attempts}, safe_place)
+    evidence = cleaned["attempts"][0]["evidence"]
+    assert "secret" not in str(evidence)
+    assert evidence["text"].startswith("see https://jobs.example/7?a=1")
+    assert evidence["lines"][1] == "C:/x"
+    assert evidence["error"]["code"] == 7

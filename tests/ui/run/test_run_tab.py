@@ -133,7 +133,15 @@ def test_a_task_instance_opens_its_own_job(shelf: Shelf, get: Get) -> None:
     unmapped = get("ranker", run_id="r", task_id="train", map_index="{MAP_INDEX}")
     assert "<h1>train</h1>" in unmapped
     assert "<h1>tune[1]</h1>" in get("ranker", run_id="r", task_id="tune", map_index="1")
-    assert "has not started a training" in get("ranker", run_id="r", task_id="tune", map_index="9")
+    assert "started no training" in get("ranker", run_id="r", task_id="tune", map_index="9")
+
+
+def test_a_task_that_trains_nothing_leads_to_its_run(shelf: Shelf, get: Get) -> None:
+    shelf.put(_trained(_key()))
+    page = get("ranker", run_id="r", task_id="publish")
+    assert "This task has started no training in this run." in page
+    assert 'href="../../dags/ranker/runs/r/plugin/ett-run"' in page
+    assert 'data-every="30"' in page
 
 
 def test_several_jobs_are_chosen_from(shelf: Shelf, get: Get) -> None:

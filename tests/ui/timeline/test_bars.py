@@ -1,5 +1,6 @@
 """Fewer bars than spans: the sums stay, and nothing moves far."""
 
+import time
 from array import array
 from collections import Counter
 from itertools import accumulate, pairwise
@@ -7,7 +8,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_ett.ui.timeline.bars import Bar, Row, lumped, merged
+from airflow_ett.ui.timeline.bars import Bar, Row, _Scale, lumped, merged
 
 PHASES = ("a", "b", "c")
 _SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000)), max_size=150)
@@ -83,3 +84,29 @@ def test_bars_apart_from_each_other_are_lumped() -> None:
     assert len(found) <= 20
     assert sums(found) == sums(bars)
     assert lumped(bars, (0, 10_000), 99) == bars
+
+
+_STRETCHES = st.tuples(st.integers(0, 9000), st.integers(0, 9000)).map(
+    lambda two: (min(two), max(two))
+)
+
+
+@given(st.lists(_STRETCHES, max_size=6), st.lists(st.integers(0, 9000), max_size=20))
+def test_of_overlapping_details_the_shortest_counts(
+    details: list[tuple[int, int]], times: list[int]
+) -> None:
+    scale = _Scale((0, 10_000), details, 24)
+    for at in sorted(times):
+        lengths = [end - begin for begin, end in details if begin <= at < end]
+        least = min(lengths, default=10_000) // 100
+        edges = [edge for detail in details for edge in detail if edge > at]
+        assert scale.reach(at) == min(at + least, *edges, 10**9)
+
+
+def test_thousands_of_details_cost_little() -> None:
+    count = 4_000
+    spans = row([(key % 2, 10) for key in range(2 * count)])
+    details = [(place, place + 15) for place in range(0, 20 * count, 20)]
+    begin = time.process_time()
+    assert merged([spans], (0, 20 * count), details, 100)
+    assert time.process_time() - begin < 3

@@ -16,7 +16,7 @@ from airflow_ett.events import AttemptId
 from airflow_ett.metric import COMPONENTS, JobMetric
 from airflow_ett.ui.charts import phase_token
 from airflow_ett.ui.clock import Clock
-from airflow_ett.ui.timeline.figure import height, timeline_figure
+from airflow_ett.ui.timeline.figure import height, right_px, timeline_figure
 from airflow_ett.ui.timeline.phases import components_of, label_token
 
 SECOND = 10**9
@@ -132,6 +132,28 @@ def test_a_failure_has_its_cause_and_its_evidence(story: Tell) -> None:
     assert cause == "Preempted"
     assert told.startswith("2026-11-30 01:00:20 UTC<br>it it")
     assert max(map(len, told.split("<br>"))) <= 80
+
+
+def test_a_cause_in_words_has_room_beside_its_mark(story: Tell) -> None:
+    result = story().measure().as_dict()
+    first, last = result["attempts"]
+    assert first["cause"]
+    assert not last["cause"]
+    assert right_px(result) == 16
+    last["cause"] = "out_of_memory"
+    assert 88 <= right_px(result) <= 108
+    last["cause"] = "x" * 200
+    assert right_px(result) == 150
+
+
+def test_a_job_without_a_step_says_so(story: Tell) -> None:
+    told = story()
+    told.events = [event for event in told.events if event.attempt is None][:1]
+    told.submit(0, 1)
+    layout = draw(told.measure(now_ns=BEGIN + 10**12))["layout"]
+    assert not layout["yaxis"]["showticklabels"]
+    assert "No training step was reported yet" in [one["text"] for one in layout["annotations"]]
+    assert draw(story().measure())["layout"]["yaxis"]["showticklabels"]
 
 
 def test_a_users_wish_is_no_failure(story: Tell) -> None:

@@ -77,3 +77,14 @@ def test_once_the_events_are_removed_it_says_so(
     assert answer.status_code == 200
     (word,) = answer.json()["layout"]["annotations"]
     assert word["text"] == "The events were removed after 90 days; the tables keep the numbers."
+
+
+def test_a_failure_tells_no_secret(site: Any, job: str) -> None:
+    ended = tables.event.c.kind == "attempt_ended"
+    proof = {"text": "lost https://me:hunter2@db.example/x?token=hunter2"}
+    data = {"cause": "preempted", "evidence": proof}
+    told = update(tables.event).where(ended, tables.event.c.submission == 1).values(data=data)
+    site.store.write(lambda connection: connection.execute(told))
+    answer = _get(site, job)
+    assert "db.example" in answer.text
+    assert "hunter2" not in answer.text

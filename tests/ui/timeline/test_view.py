@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ def test_presets_are_buttons_with_both_ranges(story: Tell) -> None:
     ]
     # In thousands, as the axis counts.
     assert json.loads(html.unescape(found[2][1])) == [1.75, 3.15]
+
+
+def test_a_zoom_into_a_chart_that_scrolls_says_where_its_row_is(story: Tell) -> None:
+    result = story().measure().as_dict()
+    view = timeline_of(result, Clock(), "j")
+    assert [one.top for one in view.presets] == [None, 45, 45]
+    assert "data-top" not in _section(view)
+    assert _section(replace(view, tall=True)).count('data-top="45"') == 2
 
 
 def test_many_recoveries_are_a_choice(story: Tell) -> None:

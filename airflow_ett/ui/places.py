@@ -1,14 +1,27 @@
-"""Takes secrets out of the addresses in a job's result. Pure."""
+"""Takes secrets out of the addresses in a job's result."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from airflow_ett.hooks.masking import redact
+from airflow_ett.links import addresses
 
 SafePlace = Callable[[str], str | None]
 """Returns a path or an address without what nobody may see; None where it can't tell."""
 
 _IN_EVIDENCE = ("log", "handle")
+_ADDRESS = re.compile(r"\b[a-z][\w+.-]{0,30}://\S+", re.ASCII | re.IGNORECASE)
+
+
+def safe_place(place: str) -> str | None:
+    """Return a path or an address without secrets, None where nobody can tell what is one."""
+    try:
+        return addresses.without_secrets(place, redact)
+    except ValueError:
+        return None
 
 
 def without_secrets(result: Mapping[str, Any], safe: SafePlace) -> dict[str, Any]:
@@ -34,5 +47,17 @@ def _attempt(row: Mapping[str, Any], shown: Callable[[Any], str | None]) -> dict
     evidence = row["evidence"]
     if isinstance(evidence, Mapping):
         places = {name: shown(evidence[name]) for name in _IN_EVIDENCE if name in evidence}
-        evidence = {**evidence, **places}
+        evidence = _told({**evidence, **places}, shown)
     return {**row, "log": shown(row["log"]), "evidence": evidence}
+
+
+def _told(value: Any, shown: Callable[[Any], str | None]) -> Any:
+    """Return evidence, which anybody may have written, with the addresses in its texts made safe.
+
+    A URL in a message may bear a password as well as the place of a log does.
+    """
+    if isinstance(value, str):
+        return _ADDRESS.sub(lambda found: shown(found[0]) or "***", value)
+    if isinstance(value, Mapping):
+        return {name: _told(part, shown) for name, part in value.items()}
+    return [_told(part, shown) for part in value] if isinstance(value, list) else value
