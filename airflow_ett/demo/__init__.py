@@ -79,8 +79,9 @@ def _run(home: Path, port: int, *, keep: bool) -> int:
 
 def _wait(demo: Demo) -> None:
     """Keep the demo's Airflow up until the user has seen enough."""
-    print(f"Airflow stays up at {demo.stack.url}. Ctrl-C stops everything.", flush=True)
-    print(f"The DAG tab: {demo.tab} ({demo.sign_in})", flush=True)
+    print(f"Airflow stays up at {demo.stack.url} until Ctrl-C ({demo.sign_in}).", flush=True)
+    print(f"The run, second by second: {demo.run_tab}", flush=True)
+    print(f"The DAG tab: {demo.tab}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         signal.pause()
 

@@ -71,6 +71,11 @@ class Demo:
         return f"{self.stack.url}/dags/{DAG_ID}/plugin/ett"
 
     @property
+    def run_tab(self) -> str:
+        """The address of the training's tab, live while it runs."""
+        return f"{self.stack.url}/dags/{DAG_ID}/runs/{_RUN_ID}/plugin/ett-run"
+
+    @property
     def sign_in(self) -> str:
         """How to sign in to this demo's Airflow, whose password is made anew each time."""
         ((user, password),) = self.stack.passwords.items()
@@ -92,6 +97,7 @@ class Demo:
         api.wait_for_dag(DAG_ID)
         api.trigger(DAG_ID, _RUN_ID, self._params)
         self._say(f"DAG {DAG_ID} started: train, fail twice, resume, publish")
+        self._say(f"watch it live: {self.run_tab}")
         deadline = time.monotonic() + _LIMIT_S
         while (state := api.run_state(DAG_ID, _RUN_ID)) not in {"success", "failed"}:
             self._look()
@@ -124,10 +130,8 @@ class Demo:
         head = "From a trainer process's end to the start of the next:"
         for line in ["", render(jobs), "", *numbers(jobs[0]), "", head, *latencies, ""]:
             self._print(line)
-        self._print(f"The numbers again: AIRFLOW_HOME={self._home} airflow-ett report")
-        run = f"{self.stack.url}/dags/{DAG_ID}/runs/{_RUN_ID}/plugin/ett-run"
-        self._print(f"The run, second by second: {run}")
-        self._print(f"The DAG tab: {self.tab}")
+        command = Path(sys.executable).with_name("airflow-ett")
+        self._print(f"The numbers again: AIRFLOW_HOME={self._home} {command} report")
 
     def _look(self) -> None:
         """Tell what has happened since the last look."""

@@ -1,7 +1,7 @@
 """Where the links of a task instance lead, and what may be shown. Pure.
 
 Addresses within Airflow are relative: its UI resolves them against its own base path. What has no
-address of its own (a file, a folder) is shown as text on the task instance's XCom tab.
+address of its own (a file, a folder) is shown as text on the task instance's XCom tab, alone there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class TaskAt:
         """Its ETT% tab: the training itself."""
         return f"{self._page}/plugin/ett-task"
 
-    @property
-    def xcom_page(self) -> str:
-        """The tab that shows its XComs."""
-        return f"{self._page}/xcom"
+    def xcom_page(self, key: str) -> str:
+        """The tab that shows its XComs, filtered for one of them."""
+        return f"{self._page}/xcom?key_pattern={quote(key, safe='')}"
 
     @property
     def _page(self) -> str:

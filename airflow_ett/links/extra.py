@@ -32,7 +32,7 @@ class TrainingLink(BaseOperatorLink):
 
     def address(self, task: TaskAt, place: str | None) -> str:
         """Return where the link leads, or '' for no link."""
-        return web_address(place) or (task.xcom_page if place else "")
+        return web_address(place) or (task.xcom_page(self.place) if place else "")
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Say again what the try has pushed: Airflow asks when a task process ends its work."""

@@ -19,10 +19,10 @@ TASK = TaskAt("a dag", "scheduled__2026-01-01T00:00:00+00:00", "group.train")
 def test_r32_addresses_within_airflow_keep_its_base_path(base: str) -> None:
     run = "scheduled__2026-01-01T00%3A00%3A00%2B00%3A00"
     tab = f"{base}dags/a%20dag/runs/{run}/tasks/group.train"
-    assert urljoin(base, TASK.xcom_page) == f"{tab}/xcom"
+    assert urljoin(base, TASK.xcom_page("logs")) == f"{tab}/xcom?key_pattern=logs"
     assert urljoin(base, TASK.ett_page) == f"{tab}/plugin/ett-task"
     mapped = TaskAt(TASK.dag_id, TASK.run_id, TASK.task_id, 3)
-    assert urljoin(base, mapped.xcom_page) == f"{tab}/mapped/3/xcom"
+    assert urljoin(base, mapped.xcom_page("a b")) == f"{tab}/mapped/3/xcom?key_pattern=a%20b"
     assert urljoin(base, mapped.ett_page) == f"{tab}/mapped/3/plugin/ett-task"
 
 

@@ -22,7 +22,7 @@ REMOTE = Places("/runs/j", "x://ett/app-1", "https://c/app-1", "https://c/app-1?
 RUN = "manual__2026-01-01T00%3A00%3A00%2B00%3A00%2Fa%3Fb%23c"
 TASK = f"dags/ranker/runs/{RUN}/tasks/group.train"
 ETT = f"{TASK}/plugin/ett-task"
-TAB = f"{TASK}/xcom"
+TAB = f"{TASK}/xcom?key_pattern="
 
 
 def links(xcoms: dict[str, Any]) -> dict[str, str]:
@@ -35,7 +35,11 @@ def places(xcoms: dict[str, Any]) -> dict[str, str]:
 
 def test_a_scheduler_without_pages_leaves_one_link_out(xcoms: Any, key: Any) -> None:
     LinkBoard(key)(lambda: LOCAL, now=True)
-    assert links(xcoms) == {"ETT%": ETT, "Training logs": TAB, "Checkpoint": TAB}
+    assert links(xcoms) == {
+        "ETT%": ETT,
+        "Training logs": f"{TAB}logs",
+        "Checkpoint": f"{TAB}checkpoint",
+    }
     assert places(xcoms) == {
         "run_dir": "/runs/j",
         "handle": "local_detached://ett/app-1",
@@ -60,10 +64,10 @@ def test_what_is_pushed_holds_no_secret(xcoms: Any, key: Any) -> None:
     LinkBoard(key)(lambda: Places(secret, secret, secret, secret, secret), now=True)
     assert "hunter2" not in str(xcoms)
     assert links(xcoms) == {
-        "Training job": TAB,
+        "Training job": f"{TAB}page",
         "ETT%": ETT,
-        "Training logs": TAB,
-        "Checkpoint": TAB,
+        "Training logs": f"{TAB}logs",
+        "Checkpoint": f"{TAB}checkpoint",
     }
 
 

@@ -104,7 +104,7 @@ def test_it_told_what_happened(said: list[str], job: dict[str, Any]) -> None:
         assert part in text
     latencies = [line for line in said if line.startswith("retry latency after ")]
     assert ["application (airflow)" in latencies[0], "(relaunch)" in latencies[1]] == [True, True]
-    assert f"/dags/{job['dag_id']}/plugin/ett" in said[-1]
+    assert f"/dags/{job['dag_id']}/runs/{job['run_id']}/plugin/ett-run" in text
 
 
 def test_nothing_is_left_running(home: Path) -> None:

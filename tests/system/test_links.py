@@ -30,7 +30,7 @@ def test_r20_links_are_there_in_every_state(
             "Checkpoint": None,
             "ETT%": f"dags/linked/runs/{run_id}/tasks/train/plugin/ett-task",
             "Training job": f"https://cluster/app-{number}",
-            "Training logs": f"dags/linked/runs/{run_id}/tasks/train/xcom",
+            "Training logs": f"dags/linked/runs/{run_id}/tasks/train/xcom?key_pattern=logs",
         }
 
     # A task is running before it has got as far as its push.
@@ -59,7 +59,7 @@ def test_r20_a_training_shows_its_links_from_submit_to_its_end(train: Any, mode:
         "Checkpoint": None,
         "ETT%": "dags/{}/runs/{}/tasks/{}/plugin/ett-task".format(*task),
         "Training job": None,
-        "Training logs": "dags/{}/runs/{}/tasks/{}/xcom".format(*task),
+        "Training logs": "dags/{}/runs/{}/tasks/{}/xcom?key_pattern=logs".format(*task),
     }
 
     def shows(submission: int) -> bool:
