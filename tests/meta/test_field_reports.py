@@ -21,6 +21,7 @@ REPORTS = {
     "timing-accounting": "R29 R30 R39",
     "storage-and-isolation": "R34 R35",
     "naming-and-limits": "R37 S15",
+    "ui-plugin": "R31 R32 R33",
 }
 IDS = [report for kind in REPORTS.values() for report in kind.split()]
 
