@@ -132,7 +132,7 @@ def _start(result: Mapping[str, Any]) -> Stat:
     lines: tuple[str, ...] = ()
     if parts and result["tts_ns"]:
         largest = max(parts, key=parts.__getitem__)
-        lines = (f"{largest} is {percent(100 * parts[largest] / result['tts_ns'])} of it",)
+        lines = (f"{percent(100 * parts[largest] / result['tts_ns'])} of it is {largest}",)
     return Stat("Time to start", duration(result["tts_ns"]), lines)
 
 

@@ -16,7 +16,7 @@ def test_the_headline_of_a_live_job(lively: Any) -> None:
     # The job is younger than a day, so its last day is the whole.
     assert "Last day" not in told["ETT%, from submission"][2]
     assert told["At risk"][1].startswith("13 accelerator-hours since the checkpoint of ")
-    assert told["Time to start"][1] == "compile is 68.1% of it"
+    assert told["Time to start"][1] == "68.1% of it is compile"
     assert told["Time to recover"][1] == "3 failures, longest 42 m 00 s"
     held = result["held_ns"] * 32 / 3600 / SECOND
     assert told["Lost accelerator-hours"][1] == f"of {held:,.0f} held"
