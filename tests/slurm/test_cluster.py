@@ -20,8 +20,11 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no Slurm: {missing()}"),
 ]
 
+# What is started in the background without a shell's job control inherits that SIGINT is ignored.
 SESSION = """
+import signal
 from tests.slurm.cluster import Cluster
+signal.signal(signal.SIGINT, signal.default_int_handler)
 cluster = Cluster(1, accounting=False)
 cluster.start()
 cluster.run("sbatch", "--output=none", "--wrap", "setsid sleep 1000")
