@@ -1,5 +1,6 @@
 """What Airflow loads in every process, and what it must not load there."""
 
+import asyncio
 import runpy
 import subprocess
 import sys
@@ -23,6 +24,27 @@ def test_loading_the_plugin_makes_no_page() -> None:
     loaded = done.stdout.splitlines()[-1].split()
     assert "airflow_ett.ui.plugin" in loaded
     assert [name for name in loaded if name.startswith(HEAVY)] == []
+
+
+def test_what_is_loaded_at_the_first_request_is_no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_ett.ui import plugin
+
+    frozen: list[bool] = []
+    monkeypatch.setattr("gc.freeze", lambda: frozen.append("airflow_ett.ui.app" in sys.modules))
+    answers: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    app = plugin.LazyApp()
+    scope = {"type": "http", "method": "GET", "path": "/fleet", "query_string": b"", "headers": []}
+    for _ in range(2):
+        asyncio.run(app(scope, receive, send))
+    assert answers[0]["status"] == 401
+    assert frozen == [True]
 
 
 def views() -> dict[str, dict[str, Any]]:
