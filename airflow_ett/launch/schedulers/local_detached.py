@@ -17,9 +17,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ from torchx.schedulers.api import (
     DescribeAppResponse,
     ListAppResponse,
     Scheduler,
-    Stream,
     StructuredOpts,
-    filter_regex,
 )
 from torchx.specs import (
     AppDef,
@@ -44,7 +41,6 @@ from torchx.specs import (
 from airflow_ett import config
 from airflow_ett.errors import LaunchError
 from airflow_ett.launch import status as shared
-from airflow_ett.launch.schedulers import logs
 from airflow_ett.launch.schedulers.appdir import (
     TERMINAL,
     AppDir,
@@ -55,6 +51,7 @@ from airflow_ett.launch.schedulers.appdir import (
     record_loss,
 )
 from airflow_ett.launch.schedulers.describing import described
+from airflow_ett.launch.schedulers.outputs import Outputs
 from airflow_ett.launch.schedulers.processes import here, is_alive
 from airflow_ett.launch.schedulers.starting import START_S, locked, start
 
@@ -82,7 +79,7 @@ RUN_OPTIONS: runopts = Opts.as_runopts()
 """Made once: TorchX reads them from the source, which is slow and not safe in threads."""
 
 
-class LocalDetached(Scheduler[Opts]):  # type: ignore[misc]
+class LocalDetached(Outputs, Scheduler[Opts]):  # type: ignore[misc]
     """The scheduler; apps live below ``state_dir`` and belong to its owner."""
 
     def __init__(self, session_name: str, state_dir: Path) -> None:
@@ -179,31 +176,6 @@ class LocalDetached(Scheduler[Opts]):  # type: ignore[misc]
         with locked(app, wait_s=_CANCEL_S) as lock:
             if lock is not None and not app.started():
                 app.write_status(_never_started(app_id))
-
-    def log_iter(
-        self,
-        app_id: str,
-        role_name: str,
-        k: int = 0,
-        regex: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        should_tail: bool = False,
-        streams: Stream | None = None,
-    ) -> Iterable[str]:
-        """Yield a replica's lines; ``should_tail`` goes on until the app has ended.
-
-        stdout and stderr share one file, so only both together can be had. Times are ignored.
-        """
-        if streams not in (None, Stream.COMBINED):
-            raise ValueError(f"{NAME} keeps stdout and stderr in one file; ask for Stream.COMBINED")
-
-        def over() -> bool:
-            detail = self.detail(app_id) if should_tail else None
-            return detail is None or detail.terminal
-
-        lines = logs.follow(self.log_path(app_id, role_name, k), over)
-        return filter_regex(regex, lines) if regex else lines
 
     def log_path(self, app_id: str, role: str, replica: int) -> Path:
         """The file that holds a replica's output."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from torchx.schedulers.api import (
     DescribeAppResponse,
     ListAppResponse,
     Scheduler,
-    Stream,
-    filter_regex,
 )
 from torchx.specs import (
     AppDef,
@@ -33,9 +30,9 @@ from torchx.specs import (
 
 from airflow_ett import config
 from airflow_ett.errors import LaunchError
-from airflow_ett.launch.schedulers import logs
 from airflow_ett.launch.schedulers.describing import described
 from airflow_ett.launch.schedulers.local_detached import GRACE_KEY
+from airflow_ett.launch.schedulers.outputs import Outputs
 from airflow_ett.launch.schedulers.slurm.answers import Job
 from airflow_ett.launch.schedulers.slurm.asking import Asking
 from airflow_ett.launch.schedulers.slurm.folder import SAFE_NAME, Folder, Shape
@@ -65,7 +62,7 @@ class Request:
     task: str
 
 
-class Slurm(Scheduler[Opts]):  # type: ignore[misc]
+class Slurm(Outputs, Scheduler[Opts]):  # type: ignore[misc]
     """The scheduler; apps live below ``state_dir`` and belong to its owner."""
 
     def __init__(self, session_name: str, state_dir: Path, transport: Transport) -> None:
@@ -198,31 +195,6 @@ class Slurm(Scheduler[Opts]):  # type: ignore[misc]
         if result.code and not any(text in result.err for text in _OVER):
             text = result.err.strip() or str(result.code)
             raise LaunchError(f"scancel of job {job.id} (app {app_id}) failed: {text}")
-
-    def log_iter(
-        self,
-        app_id: str,
-        role_name: str,
-        k: int = 0,
-        regex: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        should_tail: bool = False,
-        streams: Stream | None = None,
-    ) -> Iterable[str]:
-        """Yield a replica's lines; ``should_tail`` goes on until the app has ended.
-
-        stdout and stderr share one file, so only both together can be had. Times are ignored.
-        """
-        if streams not in (None, Stream.COMBINED):
-            raise ValueError(f"{NAME} keeps stdout and stderr in one file; ask for Stream.COMBINED")
-
-        def over() -> bool:
-            detail = self.detail(app_id) if should_tail else None
-            return detail is None or detail.terminal
-
-        lines = logs.follow(self.log_path(app_id, role_name, k), over)
-        return filter_regex(regex, lines) if regex else lines
 
     def log_path(self, app_id: str, role: str, replica: int) -> Path:
         """The file that holds a replica's output, of all its runs."""
