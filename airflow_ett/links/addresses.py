@@ -26,14 +26,15 @@ class TaskAt:
     @property
     def ett_page(self) -> str:
         """Its ETT% tab: the training itself."""
-        return f"{self._page}/plugin/ett-task"
+        return f"{self.page}/plugin/ett-task"
 
     def xcom_page(self, key: str) -> str:
         """The tab that shows its XComs, filtered for one of them."""
-        return f"{self._page}/xcom?key_pattern={quote(key, safe='')}"
+        return f"{self.page}/xcom?key_pattern={quote(key, safe='')}"
 
     @property
-    def _page(self) -> str:
+    def page(self) -> str:
+        """Its own page in Airflow."""
         names = [quote(name, safe="") for name in (self.dag_id, self.run_id, self.task_id)]
         mapped = f"/mapped/{self.map_index}" if self.map_index >= 0 else ""
         return "dags/{}/runs/{}/tasks/{}".format(*names) + mapped

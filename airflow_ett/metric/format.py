@@ -88,6 +88,11 @@ def accelerator_hours(accelerator_ns: int | None) -> str:
     return text.replace("-", MINUS)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return such as ``1 attempt`` or ``1,200 attempts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def cursor(samples: int | None) -> str:
     """Return a position in the data scaled to k, M or G, such as ``789.7 M``."""
     if samples is None:

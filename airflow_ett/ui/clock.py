@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from airflow_ett.metric.format import UNKNOWN
 
 _SECOND = 1_000_000_000
+_FIRST, _LAST = date(1971, 1, 1), date(2261, 12, 31)
+"""Days whose nanoseconds a column holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,15 @@ class Clock:
     def axis(self, ns: int) -> str:
         """Return the time as a chart's axis takes it: local, to the millisecond, without a zone."""
         return f"{self.moment(ns):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+def iso_day(text: str) -> date | None:
+    """Return the day of an address, ISO 8601; None where it is none or out of reach."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if _FIRST <= day <= _LAST else None
 
 
 def clock_of(asked: str) -> Clock:

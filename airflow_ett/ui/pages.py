@@ -19,17 +19,11 @@ from markupsafe import Markup
 
 from airflow_ett.errors import StoreDamaged, StoreError, StoreMismatch
 from airflow_ett.metric import format as show
-from airflow_ett.ui import apidocs
+from airflow_ett.ui import apidocs, words
 from airflow_ett.ui.charts import phase_token, spark_segments
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS, COMPONENT_TOKENS
 
-_STATES = {
-    "running": ("run", "Running"),
-    "succeeded": ("ok", "Success"),
-    "failed": ("bad", "Failed"),
-    "cancelled": ("none", "Cancelled"),
-}
 _STYLES = (
     *("neutrals.css", "palette.css", "base.css", "charts.css", "tables.css", "pages.css"),
     *("widths.css", "media.css"),
@@ -40,7 +34,6 @@ _SCRIPTS = (
     *("live.js", "start.js"),
 )
 """In the order in which they need each other."""
-_QUALITIES = {"complete": "Complete", "partial": "Partial", "launcher_only": "Launcher only"}
 
 
 def render(template: str, clock: Clock | None = None, **values: Any) -> str:
@@ -152,8 +145,8 @@ def _environment() -> Environment:
         plotly_version=version("plotly"),
         labels=COMPONENT_LABELS,
         tokens=COMPONENT_TOKENS,
-        states=_STATES,
-        qualities=_QUALITIES,
+        state_chip=words.state_chip,
+        quality=words.quality,
         shares=show.shares,
         amount=_amount,
         spark=spark_segments,

@@ -9,6 +9,13 @@ _CAUSES = {
     Cause.USER_CANCELLED: "Cancelled by a user",
     Cause.USER_RESTART: "Restarted by a user",
 }
+_STATES = {
+    "running": ("run", "Running"),
+    "succeeded": ("ok", "Success"),
+    "failed": ("bad", "Failed"),
+    "cancelled": ("none", "Cancelled"),
+}
+_QUALITIES = {"complete": "Complete", "partial": "Partial", "launcher_only": "Launcher only"}
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -18,6 +25,16 @@ def cause(name: str | None) -> str:
         return "Unknown"
     known = {str(key): text for key, text in _CAUSES.items()}
     return known.get(name) or name.replace("_", " ").capitalize()
+
+
+def state_chip(state: str) -> tuple[str, str]:
+    """Return the kind and the words of a job's state."""
+    return _STATES.get(state, ("none", state))
+
+
+def quality(name: str) -> str:
+    """Return how far a job is measured, in words."""
+    return _QUALITIES.get(name, name)
 
 
 def is_wish(name: str | None) -> bool:
@@ -38,8 +55,3 @@ def size(count: int | None) -> str:
 def isolated(name: str) -> str:
     """Return a name that leaves the sentence around it alone, whichever way it is written."""
     return f"\u2068{name}\u2069"
-
-
-def counted(number: int, word: str) -> str:
-    """Return ``1 save``, ``2 saves``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from airflow_ett.api.summaries import percent
 from airflow_ett.metric import COMPONENTS, Components
-from airflow_ett.ui.dag.summary import Summary, percent_of
+from airflow_ett.ui.dag.summary import Summary
 from airflow_ett.ui.data import COMPONENT_LABELS, Job
 
 _POINTS = 52
@@ -45,9 +46,7 @@ def component_rows(
     rows = []
     for name in COMPONENT_LABELS:
         change = _change(name, now, before)
-        history = [
-            percent_of(one.parts_ns[name], one.whole_ns) if one else None for one in measures
-        ]
+        history = [percent(one.parts_ns[name], one.whole_ns) if one else None for one in measures]
         rows.append(
             ComponentRow(
                 name=name,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from airflow_ett.api import cursors
+from airflow_ett.links.addresses import TaskAt
 from airflow_ett.ui.data import Job
 
 _FILE_ROWS = 500
@@ -27,11 +28,10 @@ def job_href(dag_id: str, job: Job, *, one_task: bool) -> str:
     It is the run's where that has no other job, else the task instance's. ``one_task`` says whether
     the Dag trains in one task alone.
     """
-    run = f"../../dags/{_part(dag_id)}/runs/{_part(job.run_id)}"
     if job.alone and one_task and job.map_index < 0:
-        return f"{run}/plugin/ett-run"
-    mapped = f"/mapped/{job.map_index}" if job.map_index >= 0 else ""
-    return f"{run}/tasks/{_part(job.task_id)}{mapped}/plugin/ett-task"
+        dag, run = (quote(name, safe="") for name in (dag_id, job.run_id))
+        return f"../../dags/{dag}/runs/{run}/plugin/ett-run"
+    return f"../../{TaskAt(dag_id, job.run_id, job.task_id, job.map_index).ett_page}"
 
 
 def csv_files(dag_id: str, task: str | None, jobs: Sequence[Job]) -> list[File]:
@@ -52,7 +52,3 @@ def _files(dag_id: str, task: str | None, jobs: Sequence[Job]) -> Iterator[File]
         place = (jobs[first - 1].begin_ns, jobs[first - 1].job) if first else (part[0].begin_ns, "")
         query |= {"cursor": cursors.encode(place), "format": "csv"}
         yield File(f"../api/v1/jobs?{urlencode(query)}", first + 1, first + len(part))
-
-
-def _part(name: str) -> str:
-    return quote(name, safe="")

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from airflow_ett.ui.clock import Clock
+from airflow_ett.ui.clock import Clock, iso_day
 
 MOST = 1_000
 """Jobs that a page counts; of a longer period the newest ones."""
 
 _DAY = timedelta(days=1)
 _DAY_NS = 86_400 * 10**9
-_FIRST, _LAST = date(1971, 1, 1), date(2261, 12, 31)
 _DEFAULT_DAYS = 30
 
 
@@ -83,7 +82,7 @@ def period_of(key: str, since: str, until: str, *, now_ns: int, clock: Clock) ->
 
     Dates are ISO days, either of them may be missing, and their order is without meaning.
     """
-    first, last = _day(since), _day(until)
+    first, last = iso_day(since), iso_day(until)
     if key == CUSTOM.key or (not key and (first or last)):
         if first and last:
             first, last = min(first, last), max(first, last)
@@ -102,14 +101,6 @@ def newest(run_ids: Sequence[str], runs: int) -> int:
         if len(seen) > runs:
             return count
     return len(run_ids)
-
-
-def _day(text: str) -> date | None:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return None
-    return day if _FIRST <= day <= _LAST else None
 
 
 def _midnight(day: date, clock: Clock) -> int:

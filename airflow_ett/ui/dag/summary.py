@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow_ett.api.summaries import percent
 from airflow_ett.ui.data import COMPONENT_LABELS, Job
 
 
@@ -60,7 +61,7 @@ class Summary:
 
     def share_pct(self, component: str) -> float | None:
         """The component's share of the time on the page's clock, 0 to 100."""
-        return percent_of(self.parts[component], sum(self.parts.values()))
+        return percent(self.parts[component], sum(self.parts.values()))
 
     @property
     def largest_loss(self) -> str | None:
@@ -89,9 +90,9 @@ def summarise(jobs: Sequence[Job], *, accelerated: bool, held: bool = False) -> 
         jobs=len(jobs),
         measured=len(known),
         accelerated=accelerated,
-        clock_pct=percent_of(effective_ns, held_ns if held else wall_ns),
-        ett_pct=percent_of(effective_ns, wall_ns),
-        held_pct=percent_of(effective_ns, held_ns),
+        clock_pct=percent(effective_ns, held_ns if held else wall_ns),
+        ett_pct=percent(effective_ns, wall_ns),
+        held_pct=percent(effective_ns, held_ns),
         per_job_pct=_mean([one.pct for one in measures if one.pct is not None]),
         paper_pct=_weighted_paper(weighted),
         tts=quantiles([job.tts_ns for job in known if job.tts_ns is not None]),
@@ -136,11 +137,6 @@ def _weighted_paper(weighted: Sequence[tuple[Job, int]]) -> float | None:
     known = [(percent, weight) for percent, weight in pairs if percent is not None]
     whole = sum(weight for _, weight in known)
     return sum(percent * weight for percent, weight in known) / whole if whole else None
-
-
-def percent_of(part: int, whole: int) -> float | None:
-    """Return the part in percent of the whole, None of nothing."""
-    return 100 * part / whole if whole else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from airflow_ett.store.periods import Period
+from airflow_ett.ui.clock import iso_day
 
 PRESETS = {"7days": 7, "30days": 30, "90days": 90}
 """The Period control's choices, as the days up to and including today."""
@@ -24,7 +25,6 @@ ORDERS = {
 
 _DEFAULT = "30days"
 _LONGEST = timedelta(days=365)
-_FIRST = date(1971, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +125,10 @@ def choice_of(
 
 def _range(since: str, until: str, today: date, *, asked: bool) -> tuple[date, date] | None:
     """Return the first and the last day; None where none is asked for."""
-    first, last = _day(since), _day(until)
+    first, last = iso_day(since), iso_day(until)
     if not (first or last or asked):
         return None
     last = min(last or today, today)
     first = min(first or last - timedelta(days=PRESETS[_DEFAULT] - 1), today)
     first, last = min(first, last), max(first, last)
     return max(first, last - _LONGEST), last
-
-
-def _day(text: str) -> date | None:
-    try:
-        found = date.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found >= _FIRST else None

@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from airflow_ett.links.addresses import TaskAt
 from airflow_ett.metric.format import duration
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.places import is_web
 from airflow_ett.ui.run import choice
 from airflow_ett.ui.run.progress import Standstill
+from airflow_ett.ui.words import quality, state_chip
 
 Chip = tuple[str, str]
 """Kind and words."""
-
-_STATES: Mapping[str, Chip] = {
-    "running": ("run", "Running"),
-    "succeeded": ("ok", "Success"),
-    "failed": ("bad", "Failed"),
-    "cancelled": ("none", "Cancelled"),
-}
-_QUALITIES = {"complete": "complete", "partial": "partial", "launcher_only": "launcher only"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +69,13 @@ def head(
 
 def task_page(result: Mapping[str, Any]) -> str:
     """Return the address of the task instance in Airflow, relative to this page's own."""
-    names = (quote(result[name], safe="") for name in ("dag_id", "run_id", "task_id"))
-    mapped = f"/mapped/{result['map_index']}" if result["map_index"] >= 0 else ""
-    return "../../dags/{}/runs/{}/tasks/{}".format(*names) + mapped
+    return f"../../{TaskAt(**{name: result[name] for name in TaskAt.__slots__}).page}"
 
 
 def _chips(
     result: Mapping[str, Any], stands: Standstill | None, silent_ns: int | None
 ) -> Iterator[Chip]:
-    yield _STATES.get(result["state"], ("none", result["state"]))
+    yield state_chip(result["state"])
     if not result["frozen"]:
         yield "none", "Provisional"
     if stands is not None:
@@ -107,7 +99,7 @@ def _facts(result: Mapping[str, Any], clock: Clock) -> Iterator[Fact]:
         yield Fact("Last sign of life", clock.instant(result["end_ns"]))
     if log and not is_web(log):
         yield Fact("Log of rank 0", log, code=True)
-    yield Fact("Data", _QUALITIES.get(result["quality"], result["quality"]))
+    yield Fact("Data", quality(result["quality"]).lower())
     if result["revision"] > 1:
         yield Fact("Revision", f"{result['revision']}, {clock.instant(result['revised_ns'])}")
 

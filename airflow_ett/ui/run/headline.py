@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.events import JobState
-from airflow_ett.metric.format import accelerator_hours, duration, percent
+from airflow_ett.metric.format import accelerator_hours, counted, duration, percent
 from airflow_ett.ui.clock import Clock
-from airflow_ett.ui.words import counted, is_wish
+from airflow_ett.ui.words import is_wish
 
 _POSITIONS = (
     ("effective", "ett-effective", "effective"),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.metric.format import duration
+from airflow_ett.metric.format import counted, duration
 from airflow_ett.metric.plans.interval import observe, plan
 from airflow_ett.ui.run.attempts import number_of
 from airflow_ett.ui.run.head import Chip
-from airflow_ett.ui.words import counted, size
+from airflow_ett.ui.words import size
 
 CHECKPOINTS = 7
 COMPILES = 12

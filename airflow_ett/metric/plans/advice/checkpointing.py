@@ -50,7 +50,7 @@ def checkpoint_interval(jobs: Jobs) -> Proposal | None:
         return {best.phase: had * best.gain_ns // lost} if theirs else {}
 
     def evidence(_: Jobs, found: Saving) -> str:
-        failures = words.counted(total(best.jobs, "nof"), "failure")
+        failures = show.counted(total(best.jobs, "nof"), "failure")
         repeated = show.duration(sum(job["phases_ns"].get(_REPLAY, 0) for job in best.jobs))
         blocking = show.duration(round(best.plan.costs.blocking_s * _NS))
         return (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
 
+from airflow_ett.metric import format as show
 from airflow_ett.metric.evidence.lanes import MAIN
 from airflow_ett.metric.plans.advice import words
 from airflow_ett.metric.plans.advice.gains import Proposal, Saving
@@ -108,5 +109,5 @@ def _told_cold(jobs: Jobs, saving: Saving, warm: set[Name]) -> str:
     runs = words.of_runs(len(saving.runs), jobs)
     if ids.isdisjoint(name[0] for name in warm):
         return f"{runs} compiled cold in every attempt, {each} each at the median"
-    attempts = words.counted(len(saving.shown), "attempt")
+    attempts = show.counted(len(saving.shown), "attempt")
     return f"{attempts} in {runs} compiled cold, {each} each at the median"

@@ -50,7 +50,7 @@ def failures(jobs: Jobs) -> Proposal | None:
 
     def evidence(jobs: Jobs, found: Saving) -> str:
         these = [r["ns"] for job in jobs.results for r in job["ttr"] if r["cause"] == cause]
-        every = words.counted(sum(job["nof"] for job in jobs.results), "failure")
+        every = show.counted(sum(job["nof"] for job in jobs.results), "failure")
         runs = words.of_runs(len(found.runs), jobs)
         whole = show.duration(sum(these))
         return f"{len(these):,} of {every} {kind}, in {runs}. The recoveries took {whole}."
@@ -70,7 +70,7 @@ def stalls(jobs: Jobs) -> Proposal | None:
     cuts = shortened(phases, keeps_ns=_PATIENCE_NS + recovery)
 
     def evidence(jobs: Jobs, found: Saving) -> str:
-        attempts = words.counted(len(found.shown), "attempt")
+        attempts = show.counted(len(found.shown), "attempt")
         runs = words.of_runs(len(found.runs), jobs)
         each = words.typical(length(piece, phases) for piece, _ in found.shown)
         cost = f"{show.duration(_PATIENCE_NS)} and a recovery of {show.duration(recovery)}"

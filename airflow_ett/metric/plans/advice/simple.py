@@ -37,7 +37,7 @@ class Shorten:
         def evidence(jobs: Jobs, found: Saving) -> str:
             return self.evidence.format(
                 runs=words.of_runs(len(found.runs), jobs),
-                attempts=words.counted(len(found.shown), "attempt"),
+                attempts=show.counted(len(found.shown), "attempt"),
                 median=words.typical(length(piece, phases) for piece, _ in found.shown),
                 accelerators=words.accelerators(found),
                 share=show.percent(100 * sum(jobs.phases[p] for p in phases) / jobs.wall),
@@ -63,7 +63,7 @@ class AtOnce:
             return overlap.saves(piece.phases)
 
         def evidence(jobs: Jobs, found: Saving) -> str:
-            attempts = words.counted(len(found.shown), "attempt")
+            attempts = show.counted(len(found.shown), "attempt")
             runs = words.of_runs(len(found.runs), jobs)
             shorter = words.typical(ns for _, ns in found.shown)
             return (

@@ -10,14 +10,9 @@ from airflow_ett.metric.plans.advice.gains import Saving
 from airflow_ett.metric.plans.advice.jobs import Jobs
 
 
-def counted(count: int, noun: str) -> str:
-    """Return such as ``1 attempt`` or ``1,200 attempts``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def of_runs(count: int, jobs: Jobs) -> str:
     """Return such as ``6 of 30 runs``."""
-    return f"{count:,} of {counted(jobs.runs, 'run')}"
+    return f"{count:,} of {show.counted(jobs.runs, 'run')}"
 
 
 def typical(lengths: Iterable[int]) -> str:
@@ -31,4 +26,6 @@ def accelerators(found: Saving) -> str:
     least, most = min(counts), max(counts)
     if not most:
         return "their machines"
-    return counted(most, "accelerator") if least == most else f"{least:,} to {most:,} accelerators"
+    if least == most:
+        return show.counted(most, "accelerator")
+    return f"{least:,} to {most:,} accelerators"
