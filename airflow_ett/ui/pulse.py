@@ -29,14 +29,19 @@ class Pulse:
     """Where a live page asks, and what it shows.
 
     ``href`` is relative to a page two levels below the app, such as ``/ett/dag/x``. ``version`` is
-    another one as soon as there is something new to show. ``at_ns`` is when it was read;
-    ``every_s`` how often to ask.
+    another one as soon as there is something new to show. ``at_ns`` is when it was read. ``live``:
+    a job lives, or is waited for.
     """
 
     href: str
     version: str
     at_ns: int
-    every_s: int = _LIVE_S
+    live: bool = True
+
+    @property
+    def every_s(self) -> int:
+        """How often to ask."""
+        return _LIVE_S if self.live else WAITING_S
 
 
 def pulse_of(
@@ -62,7 +67,7 @@ def pulse_of(
         return Pulse(href, f"{alive}-{newest}-{changed}-{now_ns // _BEAT_NS}", now_ns)
     if run_id:
         return None if newest else Pulse(href, "none", now_ns)
-    return Pulse(href, f"0-{newest}", now_ns, WAITING_S)
+    return Pulse(href, f"0-{newest}", now_ns, live=False)
 
 
 @router.get("/pulse/{dag_id}")
@@ -77,7 +82,7 @@ def pulse(
     found = pulse_of(store, dag_id, run_id=run_id or None, task_id=task_id or None, now_ns=now_ns)
     answer = {
         "version": found.version if found else "",
-        "live": found is not None,
+        "live": found is not None and found.live,
         "at": clock.second(now_ns),
     }
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})

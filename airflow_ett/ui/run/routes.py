@@ -15,7 +15,7 @@ from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
 from airflow_ett.ui.pages import answer, render
 from airflow_ett.ui.places import safe_place
-from airflow_ett.ui.pulse import WAITING_S, pulse_of
+from airflow_ett.ui.pulse import pulse_of
 from airflow_ett.ui.run import reads
 from airflow_ett.ui.run.choice import Choice, address, choose, map_index_of
 from airflow_ett.ui.run.view import JOBS, jobs_view, run_view
@@ -57,7 +57,7 @@ def run_tab(
         return answer(render("run/jobs.html", clock, **shown))
     shown["others"] = bool(task_id) and bool(reads.jobs(store, dag_id, run_id, None))
     if shown["others"] and pulse:
-        shown["pulse"] = replace(pulse, every_s=WAITING_S)
+        shown["pulse"] = replace(pulse, live=False)
     return answer(render("run/empty.html", clock, **shown))
 
 
