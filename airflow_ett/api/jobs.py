@@ -19,6 +19,7 @@ from airflow_ett.api.parameters import (
     Until,
     chosen,
 )
+from airflow_ett.api.places import told
 from airflow_ett.api.reading import current_store
 from airflow_ett.api.tables import csv_text
 from airflow_ett.events import JobState, encode
@@ -82,7 +83,7 @@ def list_jobs(
 
 @router.get("/jobs/{job}", response_model=models.JobDetails)
 def one_job(request: Request, user: User, job: JobId) -> Any:
-    """Tell all of one job."""
+    """Tell all of one job. Addresses are told without passwords and tokens."""
     found = queries.job_details(_store_of(job, request, user), job)
     if found is None:
         raise _unknown(job)
@@ -96,7 +97,7 @@ def one_job(request: Request, user: User, job: JobId) -> Any:
         result={},
     )
     # What a log said may hold halves of characters, which JSON alone can tell.
-    body = json.dumps(details.model_dump() | {"result": result})
+    body = json.dumps(told(details.model_dump() | {"result": result}))
     return Response(body, media_type="application/json")
 
 

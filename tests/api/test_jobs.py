@@ -12,10 +12,12 @@ import pytest
 
 pytest.importorskip("airflow.api_fastapi")
 
+from sqlalchemy import update
+
 from airflow_ett.api import cursors
 from airflow_ett.api.tables import csv_text
 from airflow_ett.events import LogWriter, decode
-from airflow_ett.store import ingest_root, open_store, queries, upgrade
+from airflow_ett.store import ingest_root, open_store, queries, tables, upgrade
 from tests.api.conftest import BEGIN, SECRET_DAG, S
 
 Client = Callable[..., Any]
@@ -139,6 +141,30 @@ def test_one_job_with_all_that_is_known(client: Client, jobs: dict[str, str]) ->
     assert found["publishes"] == []
     assert found["result"]["phases_ns"]["train"] == found["job"]["effective_ns"]
     assert found["result"]["revision"] == 1
+
+
+def test_addresses_are_told_without_passwords(
+    client: Client, root_folder: Path, write_job: Callable[..., Any], monkeypatch: Any
+) -> None:
+    url = f"sqlite:///{root_folder.parent}/own.db"
+    upgrade(url)
+    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", url)
+    write_job(root_folder)
+    store = open_store(url)
+    ingest_root(store, root_folder)
+    (row,) = queries.jobs(store)
+    secret = "s3cret-word"
+    said = {"text": f"cannot read s3://me:{secret}@bucket/x, nor https://c/?token={secret}"}
+    row.result["attempts"][0]["evidence"] = {"deep": [said]}
+    row.result["handle"] = f"slurm://me:{secret}@cluster/7"
+    changes = (update(tables.attempt).values(evidence=said), update(tables.job))
+    store.write(lambda connection: connection.execute(changes[0]))
+    store.write(lambda connection: connection.execute(changes[1].values(result=row.result)))
+    store.close()
+    found = client("anna").get(f"/api/v1/jobs/{row.job}")
+    assert secret not in found.text
+    assert found.json()["result"]["handle"] == "slurm://cluster/7"
+    assert "s3://bucket/x," in found.json()["attempts"][0]["evidence"]["text"]
 
 
 def test_events_are_the_logs_lines_page_by_page(client: Client, jobs: dict[str, str]) -> None:

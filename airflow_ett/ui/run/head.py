@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from airflow_ett.api.places import is_web
 from airflow_ett.links.addresses import TaskAt
 from airflow_ett.metric.format import duration
 from airflow_ett.ui.clock import Clock
-from airflow_ett.ui.places import is_web
 from airflow_ett.ui.run import choice
 from airflow_ett.ui.run.progress import Standstill
 from airflow_ett.ui.words import quality, state_chip

@@ -10,11 +10,11 @@ from fastapi.responses import Response
 
 from airflow_ett import config
 from airflow_ett.api.names import Name
+from airflow_ett.api.places import safe_place
 from airflow_ett.metric import configured
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
 from airflow_ett.ui.pages import answer, render
-from airflow_ett.ui.places import safe_place
 from airflow_ett.ui.pulse import pulse_of
 from airflow_ett.ui.run import reads
 from airflow_ett.ui.run.choice import Choice, address, choose, map_index_of

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_ett.api.places import SafePlace, without_secrets
 from airflow_ett.metric import COMPONENTS, Components
 from airflow_ett.store.queries import PhaseRow
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS
-from airflow_ett.ui.places import SafePlace, without_secrets
 from airflow_ett.ui.run import choice, progress, saves
 from airflow_ett.ui.run.attempts import Attempts, attempts
 from airflow_ett.ui.run.head import Head, head

@@ -10,12 +10,12 @@ from fastapi.responses import Response
 from airflow_ett import config
 from airflow_ett.api.access import of_this_airflow
 from airflow_ett.api.names import Name
+from airflow_ett.api.places import safe_place, without_secrets
 from airflow_ett.metric import JobMetric, configured
 from airflow_ett.store import queries
 from airflow_ett.ui.charts import Figure
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.depends import PageClock, PageStore, ReadableDag
-from airflow_ett.ui.places import safe_place, without_secrets
 from airflow_ett.ui.timeline import reads
 from airflow_ett.ui.timeline.figure import no_figure, timeline_figure
 from airflow_ett.ui.timeline.phases import components_of

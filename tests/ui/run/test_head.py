@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ett.ui.places import is_web, safe_place, without_secrets
+from airflow_ett.api.places import is_web, safe_place, without_secrets
 from airflow_ett.ui.run.head import head
 from tests.ui.run.showing import UTC, chips, facts, view_of, words
 

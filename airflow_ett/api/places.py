@@ -1,4 +1,4 @@
-"""Takes secrets out of the addresses in a job's result."""
+"""Takes secrets out of the addresses that a job's log has told, for whoever shows them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,24 @@ def without_secrets(result: Mapping[str, Any], safe: SafePlace) -> dict[str, Any
     return {
         **result,
         "handle": shown(result["handle"]),
-        "attempts": [_attempt(row, shown) for row in result["attempts"]],
+        "attempts": [_attempt(row, shown, safe) for row in result["attempts"]],
         "published": [row | {"uri": shown(row["uri"])} for row in result["published"]],
     }
+
+
+def told(value: Any, safe: SafePlace = safe_place) -> Any:
+    """Return JSON-able data, which anybody may have written, with the addresses in its texts made
+    ``safe``.
+
+    A URL in a message may bear a password as well as the place of a log does.
+    """
+    if isinstance(value, str):
+        if "://" not in value:
+            return value
+        return _ADDRESS.sub(lambda found: safe(found[0]) or "***", value)
+    if isinstance(value, Mapping):
+        return {name: told(part, safe) for name, part in value.items()}
+    return [told(part, safe) for part in value] if isinstance(value, list) else value
 
 
 def is_web(place: str | None) -> bool:
@@ -43,21 +58,11 @@ def is_web(place: str | None) -> bool:
     return place is not None and place.startswith(("http://", "https://"))
 
 
-def _attempt(row: Mapping[str, Any], shown: Callable[[Any], str | None]) -> dict[str, Any]:
+def _attempt(
+    row: Mapping[str, Any], shown: Callable[[Any], str | None], safe: SafePlace
+) -> dict[str, Any]:
     evidence = row["evidence"]
     if isinstance(evidence, Mapping):
         places = {name: shown(evidence[name]) for name in _IN_EVIDENCE if name in evidence}
-        evidence = _told({**evidence, **places}, shown)
+        evidence = told({**evidence, **places}, safe)
     return {**row, "log": shown(row["log"]), "evidence": evidence}
-
-
-def _told(value: Any, shown: Callable[[Any], str | None]) -> Any:
-    """Return evidence, which anybody may have written, with the addresses in its texts made safe.
-
-    A URL in a message may bear a password as well as the place of a log does.
-    """
-    if isinstance(value, str):
-        return _ADDRESS.sub(lambda found: shown(found[0]) or "***", value)
-    if isinstance(value, Mapping):
-        return {name: _told(part, shown) for name, part in value.items()}
-    return [_told(part, shown) for part in value] if isinstance(value, list) else value
