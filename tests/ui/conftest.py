@@ -46,6 +46,17 @@ def _attempt(submission: int, **told: Any) -> Report:
     return number | {"layer": "first" if submission == 1 else "relaunch"} | told
 
 
+_COMPONENTS = {
+    "scheduling": 50 * SECOND,
+    "trainer_init": 20 * SECOND,
+    "pt2_compile": 30 * SECOND,
+    "effective": 840 * SECOND,
+    "wasted": 40 * SECOND,
+    "shutdown": 15 * SECOND,
+    "unattributed": 5 * SECOND,
+}
+
+
 def make_report(**changes: Any) -> Report:
     """A job of 1000 s: 840 s effective on 8 accelerators, one failure that it recovered from."""
     report: Report = {
@@ -70,24 +81,8 @@ def make_report(**changes: Any) -> Report:
         "ttr": [{"ns": 30 * SECOND, "recovered": True, "cause": "preempted"}],
         "nof": 1,
         "nof_by_cause": {"preempted": 1},
-        "components_ns": {
-            "scheduling": 50 * SECOND,
-            "trainer_init": 20 * SECOND,
-            "pt2_compile": 30 * SECOND,
-            "effective": 840 * SECOND,
-            "wasted": 40 * SECOND,
-            "shutdown": 15 * SECOND,
-            "unattributed": 5 * SECOND,
-        },
-        "held_components_ns": {
-            "scheduling": 15 * SECOND,
-            "trainer_init": 20 * SECOND,
-            "pt2_compile": 30 * SECOND,
-            "effective": 840 * SECOND,
-            "wasted": 35 * SECOND,
-            "shutdown": 15 * SECOND,
-            "unattributed": 5 * SECOND,
-        },
+        "components_ns": _COMPONENTS,
+        "held_components_ns": _COMPONENTS | {"scheduling": 15 * SECOND, "wasted": 35 * SECOND},
         "phases_ns": _FIRST | _SECOND | {"train": 840 * SECOND, "trainer_init": 20 * SECOND},
         "levels_ns": {
             "effective": 840 * SECOND,

@@ -31,25 +31,7 @@ def job(
     another attempt needed until it trained again a recovery's.
     """
     spans = [{p: round(v * SECOND) for p, v in a.items() if _is_phase(p)} for a in attempts]
-    positions: dict[str, Counter[str]] = {
-        name: Counter() for name in ("effective", "start", "recovery", "steady", "shutdown")
-    }
-    recoveries = [Counter[str]() for _ in spans[1:]]
-    for number, phases in enumerate(spans):
-        for phase, ns in phases.items():
-            if phase == "train":
-                positions["effective"][phase] += ns
-            elif phase in STEADY:
-                positions["steady"][phase] += ns
-            elif phase in CLOSING:
-                positions["shutdown"][phase] += ns
-            elif phase in AFTER and number < len(recoveries):
-                recoveries[number][phase] += ns
-            elif number:
-                recoveries[number - 1][phase] += ns
-            else:
-                positions["start"][phase] += ns
-    positions["recovery"] = sum(recoveries, Counter())
+    positions, recoveries = _positions(spans)
     whole = sum((Counter(phases) for phases in spans), Counter[str]())
     causes = [a.get("cause", "preempted") for a in attempts[:-1]]
     result: Result = {
@@ -96,6 +78,32 @@ def job(
     result |= more
     assert set(result) == NEEDED
     return result
+
+
+def _positions(
+    spans: list[dict[str, int]],
+) -> tuple[dict[str, Counter[str]], list[Counter[str]]]:
+    """Return the phases by position, and those of each recovery."""
+    positions: dict[str, Counter[str]] = {
+        name: Counter() for name in ("effective", "start", "recovery", "steady", "shutdown")
+    }
+    recoveries = [Counter[str]() for _ in spans[1:]]
+    for number, phases in enumerate(spans):
+        for phase, ns in phases.items():
+            if phase == "train":
+                positions["effective"][phase] += ns
+            elif phase in STEADY:
+                positions["steady"][phase] += ns
+            elif phase in CLOSING:
+                positions["shutdown"][phase] += ns
+            elif phase in AFTER and number < len(recoveries):
+                recoveries[number][phase] += ns
+            elif number:
+                recoveries[number - 1][phase] += ns
+            else:
+                positions["start"][phase] += ns
+    positions["recovery"] = sum(recoveries, Counter())
+    return positions, recoveries
 
 
 def _is_phase(name: str) -> bool:

@@ -112,50 +112,51 @@ class Daily:
         self.story.publish()
 
 
+def _boot(story: Story, *, launcher_init: float = 41, host: str) -> None:
+    story.boot(host, launcher_init)
+    for name, seconds in (
+        ("device_init", 7.9),
+        ("process_group_init", 33),
+        ("preproc_creation", 51),
+        ("train_module_creation", 117),
+        ("init_plugins", 11.2),
+        ("pre_train", 22.6),
+    ):
+        story.phase(name, seconds)
+
+
+def _loop(story: Story, hours: float) -> None:
+    left, number = hours * HOUR, 0
+    while left > 0:
+        number += 1
+        story.train(min(left, 600), every=60, wait=0.003)
+        left -= 600
+        if number % 3 == 0 and left > 0:
+            story.save(17.2, 210)
+        if number % 4 == 1:
+            story.phase("data_wait", 24)
+        if number % 13 == 0:
+            story.phase("evaluation", 190)
+
+
 def live(key: JobKey, begin_ns: int) -> Story:
     """Four attempts by every layer, an upload that was lost, and six minutes without progress."""
     story = Story(key, begin_ns)
-
-    def init(*, launcher_init: float = 41, host: str) -> None:
-        story.boot(host, launcher_init)
-        for name, seconds in (
-            ("device_init", 7.9),
-            ("process_group_init", 33),
-            ("preproc_creation", 51),
-            ("train_module_creation", 117),
-            ("init_plugins", 11.2),
-            ("pre_train", 22.6),
-        ):
-            story.phase(name, seconds)
-
-    def loop(hours: float) -> None:
-        left, number = hours * HOUR, 0
-        while left > 0:
-            number += 1
-            story.train(min(left, 600), every=60, wait=0.003)
-            left -= 600
-            if number % 3 == 0 and left > 0:
-                story.save(17.2, 210)
-            if number % 4 == 1:
-                story.phase("data_wait", 24)
-            if number % 13 == 0:
-                story.phase("evaluation", 190)
-
     story.submit("first")
     story.allocate(412, 97)
-    init(host="gpu-a[017-020]")
+    _boot(story, host="gpu-a[017-020]")
     story.phase("first_batch", 139)
     story.compile("0/0", 1987.4, hit=False)
-    loop(2.62)
+    _loop(story, 2.62)
     story.fail("preempted", 31, EVIDENCE["preempted"], source="scheduler", raw="PREEMPTED")
     story.requeue()
     story.allocate(655, 99)
-    init(host="gpu-a[031-034]")
+    _boot(story, host="gpu-a[031-034]")
     story.resume(44.1)
     story.phase("first_batch", 141)
     story.compile("0/0", 36.2, hit=True)
     story.compile("0/1", 58.8, hit=False, reason="guard: batch.size(0) == 4096")
-    loop(1.31)
+    _loop(story, 1.31)
     story.save(16, 900)
     story.train(120)
     lines = [f"[rank11] step {number}: loss {0.31 - number / 1e5:.4f}" for number in range(3)]
@@ -164,20 +165,20 @@ def live(key: JobKey, begin_ns: int) -> Story:
     story.pass_(60)
     story.submit("airflow")
     story.allocate(188, 101)
-    init(host="gpu-a[031-034]")
+    _boot(story, host="gpu-a[031-034]")
     story.resume(41.8)
     story.phase("first_batch", 137)
     story.compile("0/0", 35, hit=True)
     story.compile("0/1", 402.7, hit=False)
-    loop(2.05)
+    _loop(story, 2.05)
     story.fail("infrastructure", 602, EVIDENCE["infrastructure"], node=2, host="gpu-a033")
     story.restart()
-    init(launcher_init=19, host="gpu-a[031,032,034,041]")
+    _boot(story, launcher_init=19, host="gpu-a[031,032,034,041]")
     story.resume(40.2)
     story.phase("first_batch", 121)
     story.compile("0/0", 34.1, hit=True)
     story.compile("0/1", 57.5, hit=False, reason="guard: batch.size(0) == 4096")
-    loop(1.42)
+    _loop(story, 1.42)
     story.open_phase("data_wait", 372)
     story.live()
     return story
