@@ -18,8 +18,8 @@
     503: "The ETT% store does not answer.",
   };
 
-  ett.fetchFigure = async function (src) {
-    const answer = await fetch(src, { signal: leaving.signal }).catch(() => {
+  ett.fetchFigure = async function (src, signal = leaving.signal) {
+    const answer = await fetch(src, { signal }).catch(() => {
       throw new Error("The server cannot be reached.");
     });
     if (answer.ok) return answer.text();

@@ -8,9 +8,10 @@
   let failures = 0;
   let shown = "";
 
+  const patience = () => AbortSignal.any([leaving.signal, AbortSignal.timeout(PATIENCE_MS)]);
+
   async function ask(url) {
-    const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(PATIENCE_MS)]);
-    const answer = await fetch(url, { signal, cache: "no-store" });
+    const answer = await fetch(url, { signal: patience(), cache: "no-store" });
     if (!answer.ok && !GONE.includes(answer.status)) throw new Error(String(answer.status));
     return answer;
   }
@@ -30,7 +31,8 @@
     const main = page.querySelector("main");
     if (!main) throw new Error("no page");
     const charts = ett.all(".chart[data-src]", main).map(({ id, dataset: { src } }) => ({ id, src }));
-    const texts = await Promise.all(charts.map(({ src }) => ett.fetchFigure(src)));
+    const signal = patience();
+    const texts = await Promise.all(charts.map(({ src }) => ett.fetchFigure(src, signal)));
     charts.forEach(({ id, src }, index) => ett.giveFigure(id, src, texts[index]));
     show(page, main);
   }

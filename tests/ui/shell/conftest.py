@@ -42,7 +42,11 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def page(chromium: Any, site: Any) -> Iterator[Any]:
     """A page of a fresh session; an error in its script fails the test."""
-    context = chromium.new_context(base_url=site.base, color_scheme="light")
+    from tests.ui.shell.site import VISITOR
+
+    context = chromium.new_context(
+        base_url=site.base, color_scheme="light", extra_http_headers={VISITOR: site.visitor}
+    )
     context.set_default_timeout(10_000)
     problems: list[str] = []
     page = context.new_page()

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from airflow_ett.ui.pulse import Pulse
 TAB = "/team-a/dags/ranker/plugin/ett"
 RUN_TAB = "/team-a/dags/ranker/runs/r1/plugin/ett-run"
 FLEET = "/team-a/plugin/ett-fleet/team-a/ett/fleet"
+VISITOR = "x-visitor"
 SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
 ROWS = ("r1", "r2", "r3")
 BEGIN_NS = 1_796_000_000 * 10**9
@@ -75,9 +77,13 @@ _HOST = """<!doctype html><html class="{theme}"><head><title>Airflow</title></he
 
 @dataclass
 class Site:
-    """What the server answers, and what it was asked."""
+    """What the server answers, and what it was asked.
+
+    ``visitor`` names a test's page: what one of an earlier test asked last may arrive only now.
+    """
 
     base: str = ""
+    visitor: str = field(default_factory=lambda: uuid.uuid4().hex)
     state: str = "running"
     version: str | None = "1"
     rows: tuple[str, ...] = ROWS
@@ -104,7 +110,9 @@ def app_of(site: Site) -> FastAPI:
     app = FastAPI()
     page = pages._environment().from_string(_PAGE)
 
-    def refusal(name: str) -> Response | None:
+    def refusal(name: str, request: Request) -> Response | None:
+        if request.headers.get(VISITOR, site.visitor) != site.visitor:
+            return Response("an earlier test's page", 410)
         site.asked[name] += 1
         status = site.status.get(name, 200)
         if status == 401:
@@ -126,20 +134,20 @@ def app_of(site: Site) -> FastAPI:
             bars=site.figure(bars=True),
             query={"period": "", "since": "", **request.query_params},
         )
-        return refusal("page") or pages.answer(html)
+        return refusal("page", request) or pages.answer(html)
 
     @app.get("/team-a/ett/figure")
-    def figure() -> Response:
-        return refusal("figure") or JSONResponse(site.figure(bars=False))
+    def figure(request: Request) -> Response:
+        return refusal("figure", request) or JSONResponse(site.figure(bars=False))
 
     @app.get("/team-a/ett/pulse/ranker")
-    def pulse() -> Response:
+    def pulse(request: Request) -> Response:
         answer = {"version": site.version, "live": bool(site.version), "at": "11:36:04 UTC"}
-        return refusal("pulse") or JSONResponse(answer)
+        return refusal("pulse", request) or JSONResponse(answer)
 
     @app.get("/team-a/ett/static/plotly.min.js")
-    def plotly() -> Response:
-        return refusal("plotly") or Response(
+    def plotly(request: Request) -> Response:
+        return refusal("plotly", request) or Response(
             pages.plotly_script().read_text(encoding="utf-8"), media_type="text/javascript"
         )
 

@@ -12,9 +12,18 @@ from tests.ui.shell.wait import until
 pytestmark = pytest.mark.browser
 
 OURS = "/team-a/ett/dag/ranker"
+# Never says "seen" by itself: the page is told when it is closed, too, and would ask once more.
 HIDE = """hidden => {
-  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  delete document.hidden;
+  if (hidden) Object.defineProperty(document, "hidden", { value: true, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+# The page's patience ends when the test says so.
+PATIENCE = """AbortSignal.timeout = () => {
+  const patience = new AbortController();
+  window.late = () => patience.abort();
+  return patience.signal;
 }"""
 
 
@@ -103,6 +112,29 @@ def test_nobody_looks_nobody_asks(live: Any, site: Site) -> None:
     assert site.asked["pulse"] == 1
 
 
+def test_who_looks_away_waits_for_nothing(live: Any, site: Site) -> None:
+    live.route("**/figure?*", lambda route: None)
+    site.rows, site.version = (*site.rows, "r4"), "2"
+    with live.expect_request("**/figure?*"):
+        pass_time(live, 5)
+    with live.expect_event("requestfailed"):
+        live.evaluate(HIDE, True)
+    live.unroute("**/figure?*")
+    live.evaluate(HIDE, False)
+    live.get_by_role("link", name="r4").wait_for()
+    assert not live.locator(".stale").count()
+    asked(live, site, "pulse", 2)
+
+
+def test_who_leaves_asks_for_nothing(live: Any, site: Site) -> None:
+    live.evaluate(HIDE, True)
+    live.evaluate(HIDE, False)
+    asked(live, site, "pulse", 1)
+    live.goto("about:blank")
+    live.goto(OURS)
+    assert site.asked["pulse"] == 1
+
+
 def test_the_end_of_the_job_is_the_end_of_asking(live: Any, site: Site) -> None:
     site.state, site.version = "succeeded", None
     pass_time(live, 5)
@@ -123,17 +155,32 @@ def test_a_failure_is_said_and_tried_again_ever_less_often(
     site.status[broken] = 503
     site.version, site.state = "2", "succeeded"
     pass_time(live, 5)
-    live.get_by_text("Last updated 00:53:20 UTC; trying again.").wait_for()
+    said = live.get_by_text("Last updated 00:53:20 UTC; trying again.")
+    said.wait_for()
     assert live.locator("#state").inner_text() == shown
+    live.locator(".stale").evaluate("words => { words.textContent = '' }")
     pass_time(live, 9)
     assert site.asked["pulse"] == 1
     pass_time(live, 1)
-    asked(live, site, "pulse", 2)
+    said.wait_for()
+    assert site.asked["pulse"] == 2
     site.status.clear()
-    until(live, "document.querySelector('.stale')")
     pass_time(live, 20)
     live.get_by_text("succeeded").first.wait_for()
     until(live, "!document.querySelector('.stale')")
+
+
+def test_a_figure_that_never_comes_is_said_and_asked_for_again(live: Any, site: Site) -> None:
+    live.evaluate(PATIENCE)
+    live.route("**/figure?*", lambda route: None)
+    site.rows, site.version = (*site.rows, "r4"), "2"
+    with live.expect_request("**/figure?*"):
+        pass_time(live, 5)
+    live.evaluate("late()")
+    live.get_by_text("trying again.").wait_for()
+    live.unroute("**/figure?*")
+    pass_time(live, 10)
+    live.get_by_role("link", name="r4").wait_for()
 
 
 def test_an_ended_session_is_said(live: Any, site: Site) -> None:
