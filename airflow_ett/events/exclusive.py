@@ -43,7 +43,10 @@ def freshen(folder: Path) -> None:
     """Have the folder listed as it is now, and not as an NFS client remembers it.
 
     A client that makes an entry learns whether others have done so, and forgets its listing then.
-    Where that is not allowed, or there is no such folder, nothing happens.
+    Nothing of it need reach a disk: watchers do this at every look. Where it is not allowed, or
+    there is no such folder, nothing happens.
     """
-    with contextlib.suppress(OSError), draft(folder, b""):
-        pass
+    with contextlib.suppress(OSError):
+        handle, name = tempfile.mkstemp(prefix="draft-", dir=folder)
+        os.close(handle)
+        Path(name).unlink()

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 1.0
 """A locked or slow store must not keep a watcher from its deadlines and its kill flag."""
 
-
 _TURN_S = 2.0
-"""Who does not get the process's store within that time ingests after its next look."""
+"""For so long a job's last ingest waits for the process's store. Any other is left for the next
+look: those of hundreds of jobs would hold up what looks at them."""
 
 _LATELY_NS = 30 * 86_400 * 10**9
 
@@ -52,7 +52,7 @@ class BestEffortIngest:
         """Ingest if it is due, or at once when ``now``."""
         if self._at_api or (not now and time.monotonic() < self._due):
             return
-        if not _turn.acquire(timeout=_TURN_S):
+        if not _turn.acquire(timeout=_TURN_S if now else 0):
             return
         self._due = time.monotonic() + self._every_s
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from airflow_ett.events.exclusive import draft, link
+import pytest
+
+from airflow_ett.events.exclusive import draft, freshen, link
 
 
 def test_one_of_many_makes_it_and_nothing_is_left(tmp_path: Path) -> None:
@@ -24,3 +27,17 @@ def test_one_of_many_makes_it_and_nothing_is_left(tmp_path: Path) -> None:
 def test_others_may_read_it(tmp_path: Path) -> None:
     with draft(tmp_path, b"x") as finished:
         assert stat.S_IMODE(finished.stat().st_mode) == 0o644
+
+
+def test_a_look_makes_and_leaves_nothing_and_waits_for_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(handle: int) -> None:
+        raise AssertionError("synced")
+
+    os.utime(tmp_path, (0, 0))
+    monkeypatch.setattr(os, "fsync", never)
+    freshen(tmp_path)
+    assert tmp_path.stat().st_mtime > 0
+    assert list(tmp_path.iterdir()) == []
+    freshen(tmp_path / "none")

@@ -167,12 +167,29 @@ def test_s13_a_store_in_use_is_left_for_the_next_look(
 ) -> None:
     url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
     upgrade(url)
-    monkeypatch.setattr("airflow_ett.hooks.ingest._TURN_S", 0.05)
+    monkeypatch.setattr("airflow_ett.hooks.ingest._TURN_S", 60)
     ingest = BestEffortIngest(str(run_dir), every_s=3600)
     with ThreadPoolExecutor(1) as threads, module._turn:
         threads.submit(ingest).result(10)
     with contextlib.closing(open_store(url)) as store:
         assert queries.jobs(store) == []
     ingest()
+    with contextlib.closing(open_store(url)) as store:
+        assert len(queries.jobs(store)) == 1
+
+
+def test_the_last_one_waits_for_a_store_in_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    upgrade(url)
+    monkeypatch.setattr("airflow_ett.hooks.ingest._TURN_S", 60)
+    ingest = BestEffortIngest(str(run_dir))
+    with ThreadPoolExecutor(1) as threads:
+        with module._turn:
+            last = threads.submit(ingest, now=True)
+            with pytest.raises(TimeoutError):
+                last.result(0.1)
+        last.result(10)
     with contextlib.closing(open_store(url)) as store:
         assert len(queries.jobs(store)) == 1
