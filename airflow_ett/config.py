@@ -10,6 +10,7 @@ from __future__ import annotations
 import configparser
 import importlib
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow_ett.errors import ConfigurationError
 
@@ -26,6 +28,8 @@ JOB_VARIABLE = "ETT_JOB"
 TOKEN_VARIABLE = "ETT_TOKEN"
 """Environment variable that carries the trainer's secret for the API, where that has the log."""
 
+RESTART_VARIABLE = "ETT_RESTART"
+"""Environment variable by which a scheduler of ours tells how often it has started an app again."""
 
 UNNAMED = "default"
 """A deployment that nobody has named."""
@@ -70,8 +74,16 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "slurm_state_dir",
         "Folder in which the slurm scheduler keeps its apps: scripts, environment and output. "
-        "Workers, triggerers and the cluster's nodes must all see it.",
+        "Workers, triggerers and the cluster's nodes must all see it; through ssh it lies on the "
+        "cluster, by default in ~/ett/slurm.",
         "{AIRFLOW_HOME}/ett/slurm",
+    ),
+    Option(
+        "resources",
+        "Names for what trainings ask of a node, and for what each scheduler is told then (JSON): "
+        '{"h100.8": {"cpu": 96, "gpu": 8, "memMB": 900000, "cfg": {"slurm": {"partition": "h100"}'
+        "}}}.",
+        "",
     ),
     Option(
         "sql_alchemy_conn",
@@ -135,7 +147,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "keep_outputs",
-        "How long local_detached keeps the output of an app whose job has ended. Empty keeps it.",
+        "How long local_detached and slurm keep the output of an app whose job has ended. Empty "
+        "keeps it.",
         "",
     ),
     Option(
@@ -160,6 +173,7 @@ class Settings:
     checkpoint_root: str
     local_state_dir: Path
     slurm_state_dir: Path
+    resources: Mapping[str, Any]
     sql_alchemy_conn: str
     timezone: str
     component_owners: Mapping[str, str]
@@ -201,6 +215,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         checkpoint_root=value("checkpoint_root"),
         local_state_dir=_folder("local_state_dir", value("local_state_dir")),
         slurm_state_dir=_folder("slurm_state_dir", value("slurm_state_dir")),
+        resources=_object("resources", value("resources")),
         sql_alchemy_conn=value("sql_alchemy_conn"),
         timezone=value("timezone"),
         component_owners=_pairs("component_owners", value("component_owners")),
@@ -263,6 +278,17 @@ def _folder_or_uri(name: str, text: str) -> Path | str:
         problem = f"must be a {scheme}:// URI without a user or a password"
         raise ConfigurationError(f"[ett] {name}", problem)
     return text.rstrip("/")
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    """Return a JSON object, empty of an empty text."""
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise ConfigurationError(f"[ett] {name}", f"is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"[ett] {name}", "must be a JSON object, such as {}")
+    return found
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:

@@ -67,6 +67,16 @@ def test_the_run_root_is_a_folder_or_a_uri(tmp_path: Path) -> None:
     assert _load(tmp_path, run_root="s3://bucket/runs/").run_root == "s3://bucket/runs"
 
 
+def test_resources_are_a_json_object_that_may_span_lines(tmp_path: Path) -> None:
+    assert _load(tmp_path).resources == {}
+    (tmp_path / "airflow.cfg").write_text('[ett]\nresources = {\n  "a": {"gpu": 8},\n  "b": {}}\n')
+    assert _load(tmp_path).resources == {"a": {"gpu": 8}, "b": {}}
+    for text, problem in (("[]", "must be a JSON object"), ("{'a': 1}", "is no JSON: Expecting")):
+        with pytest.raises(ConfigurationError, match=problem) as raised:
+            _load(tmp_path, resources=text)
+        assert raised.value.parameter == "[ett] resources"
+
+
 @pytest.mark.parametrize(
     ("option", "text", "problem"),
     [

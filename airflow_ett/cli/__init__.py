@@ -1,4 +1,4 @@
-"""``airflow-ett``: the numbers, the database, the demo. Starts without importing Airflow."""
+"""``airflow-ett``: numbers, database, schedulers, demo. Starts without importing Airflow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from airflow_ett import demo
-from airflow_ett.cli import database, numbers, peers, streams
+from airflow_ett.cli import database, numbers, peers, schedulers, streams
 from airflow_ett.errors import EttError, StoreError
 
 _EXIT_CODES = """\
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (database, numbers, peers):
+    for module in (database, numbers, peers, schedulers):
         module.add_arguments(commands)
 
     show = commands.add_parser("demo", help="train, fail, resume, publish and measure, for real")

@@ -15,7 +15,13 @@ from sqlalchemy import func, select
 
 from airflow_ett.config import Settings
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.launch.schedulers.leftovers import leftovers, remove, sweep
+from airflow_ett.launch.schedulers.leftovers import (
+    leftovers,
+    remove,
+    remove_untouched,
+    sweep,
+    untouched,
+)
 from airflow_ett.store import Store, tables
 from airflow_ett.store.oldcheckpoints import prune_checkpoints
 from airflow_ett.store.oldruns import prune_run_dirs
@@ -63,7 +69,7 @@ def _prune(settings: Settings, store: Store, now: int, *, dry_run: bool) -> Iter
         yield prune_files(store, runs, dry_run=dry_run)
     outputs = _before(now, settings.keep_outputs)
     if outputs is not None:
-        yield _outputs(store, settings.local_state_dir, outputs, dry_run=dry_run)
+        yield _outputs(store, settings, outputs, dry_run=dry_run)
     events = _before(now, settings.keep_events)
     if events is not None:
         yield prune_quarantine(store, events, dry_run=dry_run)
@@ -74,16 +80,20 @@ def _before(now_ns: int, age: timedelta | None) -> int | None:
     return None if age is None else now_ns - age // timedelta(microseconds=1) * 1000
 
 
-def _outputs(store: Store, state_dir: Path, before_ns: int, *, dry_run: bool) -> Pruned:
+def _outputs(store: Store, settings: Settings, before_ns: int, *, dry_run: bool) -> Pruned:
     total = Pruned("outputs")
-    try:
-        if not dry_run:
-            sweep(state_dir)
-        for found in leftovers(state_dir, before_ns):
-            if _is_over(store, found.app, before_ns) and (dry_run or remove(found)):
-                total += Pruned("outputs", 1, found.bytes, found.ended_ns)
-    except OSError as error:
-        total += Pruned("outputs", kept=(f"{state_dir}: {error}",))
+    for state_dir, find, discard in (
+        (settings.local_state_dir, leftovers, remove),
+        (settings.slurm_state_dir, untouched, remove_untouched),
+    ):
+        try:
+            if not dry_run:
+                sweep(state_dir)
+            for found in find(state_dir, before_ns):
+                if _is_over(store, found.app, before_ns) and (dry_run or discard(found)):
+                    total += Pruned("outputs", 1, found.bytes, found.ended_ns)
+        except OSError as error:
+            total += Pruned("outputs", kept=(f"{state_dir}: {error}",))
     return total
 
 

@@ -23,8 +23,8 @@ DEFAULT_SCHEDULER = "local_detached"
 
 _ONE_MACHINE = "local_"
 
-_NO_APP = "ett-connection-test"
-"""A name that no app has: asking for it asks the scheduler and changes nothing."""
+_NO_JOB = "ett-connection-test"
+"""A name that no job has: asking for its log changes nothing."""
 
 
 class TorchXHook(BaseHook):
@@ -89,7 +89,7 @@ class TorchXHook(BaseHook):
         try:
             gateway.check(self.scheduler, self.cfg)
             self.check_deployment(self.scheduler)
-            gateway.find(_NO_APP, self.scheduler)
+            gateway.reach(self.scheduler, self.cfg)
             places = self._check_folders()
         except EttError as error:
             return False, f"{redact(str(error))} (tested on {socket.gethostname()})"
@@ -116,7 +116,7 @@ class TorchXHook(BaseHook):
         if root.folder is not None:
             _check_usable(root.option, root.folder)
         else:
-            root.newest_generation(JobKey(self.settings.deployment, _NO_APP, _NO_APP, _NO_APP))
+            root.newest_generation(JobKey(self.settings.deployment, _NO_JOB, _NO_JOB, _NO_JOB))
         if not self.checkpoints_below(None):
             return f"run directories and checkpoints go to {root.address}"
         try:

@@ -66,7 +66,7 @@ class Farewell:
         if last is None:
             return False
         job = self._ledger.log.key
-        former = Former(last.app, last.handle, self._scheduler)
+        former = Former(last.app, last.handle, self._scheduler, last.app_id)
         if self._since_ns is None:
             self._since_ns = now_ns
         if now_ns - self._since_ns >= PATIENCE_S * 1e9:

@@ -32,6 +32,7 @@ class Former:
     app: str
     handle: str | None
     scheduler: str
+    app_id: str | None = None
 
     def await_end(
         self,
@@ -62,7 +63,7 @@ class Former:
         It is not told again whose handle was ``told``. Raises :class:`LaunchError` when the
         scheduler does not answer.
         """
-        handle = self.handle or gateway.find(self.app, self.scheduler)
+        handle = self.handle or gateway.find(self.app, self.scheduler, self.app_id)
         if handle is None:
             return None
         status = gateway.status(handle)

@@ -16,8 +16,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from torchx.runner import Runner
 from torchx.schedulers.api import DescribeAppResponse, Scheduler
@@ -33,6 +32,7 @@ from torchx.workspace import WorkspaceMixin
 
 from airflow_ett.errors import ConfigurationError, EttError, LaunchError
 from airflow_ett.launch import grace
+from airflow_ett.launch.abilities import AvoidsHosts, Detailed, KeepsOutput, Names
 from airflow_ett.launch.preparation import (
     SchedulerFactory,
     build_app,
@@ -40,16 +40,18 @@ from airflow_ett.launch.preparation import (
     check_cfg,
     check_scheduler,
     check_script,
+    literal,
     scheduler_factories,
     validate_static,
+    wrong_cfg,
 )
 from airflow_ett.launch.schedulers import logs
 from airflow_ett.launch.schedulers.local_detached import LocalDetached, working_folder
 from airflow_ett.launch.status import TERMINAL_STATES, ReplicaStatus, SchedulerStatus
+from airflow_ett.launch.supports import Supports, reach, supports
 
 __all__ = [
     "TERMINAL_STATES",
-    "Detailed",
     "Gateway",
     "Prepared",
     "ReplicaStatus",
@@ -65,28 +67,6 @@ _UNSTARTED = "unstarted"
 _FRESH_S = 1.0
 """For so long a scheduler's answer about an app also tells where its log is and who writes it, so
 that a look at a job asks once: schedulers may take seconds to answer."""
-
-
-@runtime_checkable
-class Detailed(Protocol):
-    """A scheduler that tells more than TorchX asks for."""
-
-    def detail(self, app_id: str) -> SchedulerStatus | None:
-        """Return all that is known of an app, or None when there is none of that id."""
-
-    def log_path(self, app_id: str, role: str, replica: int) -> Path:
-        """Return the file that holds a replica's output."""
-
-
-@runtime_checkable
-class AvoidsHosts(Protocol):
-    """A scheduler that can keep an app away from hosts. None of TorchX's own offers that."""
-
-    def avoiding(self, cfg: Mapping[str, Any], hosts: Sequence[str]) -> Mapping[str, Any]:
-        """Return run options by which an app comes to none of ``hosts``, the worst of them first.
-
-        Where ``cfg`` allows only so many hosts, enough of them must be left for the app.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +128,13 @@ class Gateway:
             raise ConfigurationError("workspace", f"{scheduler} does not build workspaces")
         app = build_app(component, component_args)
         for role in app.roles:
-            role.env.update(env or {})
+            role.env.update(literal(env or {}))
             if resource is not None:
                 role.resource = build_resource(resource)
         try:
             backend._validate(app, scheduler, resolved)
         except InvalidRunConfigException as error:
-            raise ConfigurationError("cfg", str(error)) from error
+            raise wrong_cfg(error) from None
         except ValueError as error:
             raise ConfigurationError("component", f"{scheduler}: {error}") from error
         if isinstance(backend, LocalDetached):
@@ -171,6 +151,18 @@ class Gateway:
         """
         return check_cfg(self._known(scheduler).run_opts(), cfg or {})
 
+    def supports(self, scheduler: str) -> Supports:
+        """Return what the scheduler supports. It is constructed, and not asked."""
+        return supports(self._known(scheduler))
+
+    def reach(self, scheduler: str, cfg: Mapping[str, Any] | None = None) -> None:
+        """Ask the scheduler whether it is there; ``cfg`` may tell where.
+
+        Raises :class:`LaunchError` when it cannot be asked.
+        """
+        with _asking(f"ask {scheduler}"):
+            reach(self._known(scheduler), cfg or {})
+
     def submit(self, prepared: Prepared, name: str) -> str:
         """Hand the app over under this name and return its handle.
 
@@ -186,23 +178,31 @@ class Gateway:
             handle: str = self._runner.schedule(info)
         except Exception as error:
             # Whoever lost a race, or heard no answer, may find the app all the same.
-            found = self.find(name, prepared.scheduler)
+            found = self.find(name, prepared.scheduler, self.app_id(prepared, name))
             if found is None:
                 raise _refused(f"submit {name} to {prepared.scheduler}", error) from error
             return found
         return handle
 
-    def find(self, name: str, scheduler: str) -> str | None:
+    def app_id(self, prepared: Prepared, name: str) -> str | None:
+        """Return the id that the app gets under this name, None where none follows from it."""
+        backend = self._known(prepared.scheduler)
+        return backend.app_id(name, prepared.cfg) if isinstance(backend, Names) else None
+
+    def find(self, name: str, scheduler: str, app_id: str | None = None) -> str | None:
         """Return the handle of the app that was submitted under this name, or None.
+
+        ``app_id`` is its id where that was known beforehand (:meth:`app_id`).
 
         Raises :class:`LaunchError` when the scheduler cannot be asked.
         """
         backend = self._known(scheduler)
         with _asking(f"find {name} at {scheduler}"):
             if isinstance(backend, Detailed):
-                detail = backend.detail(name)
+                own = app_id or name
+                detail = backend.detail(own)
                 exists = detail is not None and detail.raw != _UNSTARTED
-                return make_app_handle(scheduler, _SESSION, name) if exists else None
+                return make_app_handle(scheduler, _SESSION, own) if exists else None
             ids = [app.app_id for app in backend.list() if _was_named(name, app.app_id, app.name)]
             return make_app_handle(scheduler, _SESSION, ids[0]) if ids else None
 
@@ -241,9 +241,9 @@ class Gateway:
             # Asked before reading: what was written by then is what the end leaves.
             answer = self._recent(handle, backend, app_id)
             over = _translate(answer).terminal
-            if isinstance(backend, Detailed):
-                path = _log_path(backend, app_id, answer, replica)
-                chunk = logs.read(path, offset, partial=over) if path else None
+            if isinstance(backend, KeepsOutput):
+                output = _output(backend, app_id, answer, replica)
+                chunk = logs.read(output, offset, partial=over) if output else None
                 return (chunk.text, offset + chunk.length) if chunk else ("", offset)
             new = itertools.islice(_lines(backend, app_id, answer, replica), offset, None)
             lines = list(new)
@@ -256,9 +256,9 @@ class Gateway:
         backend, app_id = self._parse(handle)
         with _asking(f"read the log of {handle}"):
             answer = self._recent(handle, backend, app_id)
-            if isinstance(backend, Detailed):
-                path = _log_path(backend, app_id, answer, replica)
-                return logs.tail(path, count) if path else []
+            if isinstance(backend, KeepsOutput):
+                output = _output(backend, app_id, answer, replica)
+                return logs.tail(output, count) if output else []
             lines = deque(_lines(backend, app_id, answer, replica), maxlen=count)
             return [line.rstrip("\n") for line in lines]
 
@@ -267,9 +267,9 @@ class Gateway:
         backend, app_id = self._parse(handle)
         with _asking(f"ask for {handle}"):
             answer = self._recent(handle, backend, app_id)
-            if isinstance(backend, Detailed):
-                path = _log_path(backend, app_id, answer, replica)
-                return str(path) if path else None
+            if isinstance(backend, KeepsOutput):
+                output = _output(backend, app_id, answer, replica)
+                return str(output) if output else None
             return _page(answer)
 
     def page(self, handle: str) -> str | None:
@@ -279,7 +279,7 @@ class Gateway:
         """
         backend, app_id = self._parse(handle)
         with _asking(f"ask for {handle}"):
-            if isinstance(backend, Detailed):
+            if isinstance(backend, KeepsOutput):
                 return None
             return _page(self._recent(handle, backend, app_id))
 
@@ -306,11 +306,12 @@ class Gateway:
         check_scheduler(name, self._factories)
         with self._lock:
             if name not in self._schedulers:
-                try:
-                    self._runner.scheduler_run_opts(name)
-                except ImportError as error:
-                    problem = f"{name} needs a package that is missing: {error}"
-                    raise ConfigurationError("scheduler", problem) from error
+                with _asking(f"set up {name}"):
+                    try:
+                        self._runner.scheduler_run_opts(name)
+                    except ImportError as error:
+                        problem = f"{name} needs a package that is missing: {error}"
+                        raise ConfigurationError("scheduler", problem) from error
             return self._schedulers[name]
 
     def _remember(self, name: str) -> SchedulerFactory:
@@ -328,25 +329,32 @@ class Gateway:
         return self._known(scheduler), app_id
 
 
-def _log_path(
-    backend: Detailed, app_id: str, detail: SchedulerStatus | None, replica: int
-) -> Path | None:
+def _output(
+    backend: KeepsOutput, app_id: str, detail: SchedulerStatus | None, replica: int
+) -> logs.Output | None:
     if detail is None or replica >= len(detail.replicas):
         return None
     chosen = detail.replicas[replica]
-    return backend.log_path(app_id, chosen.role, chosen.id)
+    return backend.output(app_id, chosen.role, chosen.id)
 
 
-def _page(described: DescribeAppResponse | None) -> str | None:
-    return (described.ui_url or None) if described else None
+def _page(answer: SchedulerStatus | DescribeAppResponse | None) -> str | None:
+    return (answer.ui_url or None) if isinstance(answer, DescribeAppResponse) else None
 
 
 def _lines(
-    backend: Scheduler, app_id: str, described: DescribeAppResponse | None, replica: int
+    backend: Scheduler,
+    app_id: str,
+    answer: SchedulerStatus | DescribeAppResponse | None,
+    replica: int,
 ) -> Iterator[str]:
-    if described is None or not described.roles:
-        return iter(())
-    return iter(backend.log_iter(app_id, described.roles[0].name, replica, should_tail=False))
+    if isinstance(answer, DescribeAppResponse):
+        roles = [role.name for role in answer.roles]
+    else:
+        roles = [each.role for each in answer.replicas] if answer else []
+    return (
+        iter(backend.log_iter(app_id, roles[0], replica, should_tail=False)) if roles else iter(())
+    )
 
 
 def _was_named(name: str, app_id: str, shown: str) -> bool:

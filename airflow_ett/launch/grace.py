@@ -31,11 +31,8 @@ class _Layer(NamedTuple):
     setting: str
 
 
-# See slurm.conf(5) and docker-stop(1).
-_LAYERS = {
-    "slurm": _Layer(30, "KillWait in slurm.conf"),
-    "local_docker": _Layer(10, "docker stop's own timeout"),
-}
+# See slurm.conf(5).
+_LAYERS = {"slurm": _Layer(30, "KillWait in slurm.conf")}
 
 
 def ask(role: Role, grace_s: float) -> None:

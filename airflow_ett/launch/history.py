@@ -19,6 +19,8 @@ UNKNOWN = "UNKNOWN"
 class Submission:
     """One app handed to a scheduler, or about to be: ``handle`` is None while only intended.
 
+    ``app`` is its name, ``app_id`` its id where that follows from the name.
+
     ``handed_ns`` is when the handle was known: from there its start is waited for. ``started``: it
     was seen running. The scheduler has said ``raw`` since ``told_ns``, and ``reason`` why the app
     waits; ``unknown_since_ns`` is since when it has not known the app, or not answered.
@@ -26,7 +28,8 @@ class Submission:
     scheduler did not answer. ``proof`` is the evidence for its end, ``evidence`` that in a
     sentence; ``cursor`` is where the data position stood then, None where nobody knows. It is in
     its run ``restart``; ``former`` was the scheduler's last word of the run before, and the log has
-    how the first ``runs_ended`` runs ended.
+    how the first ``runs_ended`` runs ended. ``hosts`` has, by run, on which host the scheduler had
+    each of its nodes.
     """
 
     number: int
@@ -35,6 +38,7 @@ class Submission:
     layer: Layer
     try_number: int
     intended_ns: int
+    app_id: str | None = None
     handle: str | None = None
     handed_ns: int = 0
     resume_cursor: int = 0
@@ -55,11 +59,13 @@ class Submission:
     former: str | None = None
     runs_ended: int = 0
     told_ns: int = 0
+    hosts: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
         """Return what intent and handle-over say of it."""
         return {
             "app": self.app,
+            **({"app_id": self.app_id} if self.app_id else {}),
             "digest": self.digest,
             "layer": self.layer,
             "try": self.try_number,
@@ -85,6 +91,8 @@ class Submission:
         self.raw, self.restart = data.get("raw"), restart
         self.reason = str(data.get("reason") or "")
         self.told_ns = event.time_ns
+        if data.get("hosts"):
+            self.hosts[restart] = tuple(data["hosts"])
         self.started = self.started or data.get("state") == "RUNNING"
         if data.get("state") != UNKNOWN:
             self.unknown_since_ns = None
@@ -170,6 +178,7 @@ def apply(history: History, event: Event) -> None:
                 Submission(
                     number=int(data["submission"]),
                     app=str(data["app"]),
+                    app_id=data.get("app_id"),
                     digest=str(data["digest"]),
                     layer=Layer(data["layer"]),
                     try_number=int(data["try"]),

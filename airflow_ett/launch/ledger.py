@@ -70,14 +70,18 @@ class Ledger:
 
         ``log`` is asked then for the place of rank 0's output.
         """
-        restart = max(status.restart, 0)
+        restart = submission.restart if status.restart < 0 else status.restart
+        settled = status.state != "PENDING" and bool(status.hosts)
+        moved = settled and status.hosts != submission.hosts.get(restart)
         known = submission.raw, submission.restart, submission.reason
-        if known == (status.raw, restart, status.reason):
+        if known == (status.raw, restart, status.reason) and not moved:
             return False
         times = ("allocated_ns", "started_ns", "ended_ns")
-        told = {name: getattr(status, name) for name in times if getattr(status, name)}
+        told: dict[str, Any] = {n: value for n in times if (value := getattr(status, n))}
         if status.reason:
             told["reason"] = status.reason
+        if moved:
+            told["hosts"] = list(status.hosts)
         data = {"raw": status.raw, "state": status.state, "restart": restart, **told, "log": log()}
         self._tell(Kind.SCHEDULER_STATE, data, submission, restart=restart, time_ns=self.now_ns())
         return True

@@ -111,7 +111,8 @@ def _former(history: History) -> Former | None:
     last = history.unfinished
     if last is None:
         return None
-    return Former(last.app, last.handle, str((history.opened or {}).get("scheduler")))
+    scheduler = str((history.opened or {}).get("scheduler"))
+    return Former(last.app, last.handle, scheduler, last.app_id)
 
 
 def _inheritance(history: History, job: OpenJob) -> dict[str, Any] | None:

@@ -22,18 +22,28 @@ from torchx.specs import AppDef, Resource
 from torchx.specs.builders import materialize_appdef
 from torchx.specs.finder import get_component
 
+from airflow_ett import config
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.launch import components
+from airflow_ett.launch import components, resources
 from airflow_ett.launch.schedulers import local_detached
 
 SchedulerFactory = Callable[..., Scheduler]
 
 _OWN_COMPONENTS: Mapping[str, Callable[..., AppDef]] = {"train": components.train}
 _NOT_DURABLE = "local_cwd"
-_SLURM = "airflow_ett.launch.schedulers.slurm"
+_KUBERNETES = "kubernetes"
+_PACKAGES: Mapping[str, str] = {
+    "slurm": "airflow_ett.launch.schedulers.slurm",
+    _KUBERNETES: "airflow_ett.launch.schedulers.kubernetes",
+    "local_docker": "airflow_ett.launch.schedulers.docker",
+}
+"""Our schedulers that take a while to import."""
+
 _RESOURCE_KEYS = ("cpu", "gpu", "memMB")
 # TorchX parses components' source code and prints; neither is safe in threads.
 _one_at_a_time = threading.Lock()
+# Clients that import each other's parts, begun in two threads, see modules that are not whole.
+_importing = threading.Lock()
 
 
 def scheduler_factories() -> dict[str, SchedulerFactory]:
@@ -44,7 +54,8 @@ def scheduler_factories() -> dict[str, SchedulerFactory]:
     """
     plugins = torchx.schedulers.get_scheduler_factories(skip_defaults=True)
     built_in = {name: _deferred(path) for name, path in DEFAULT_SCHEDULER_MODULES.items()}
-    ours = {local_detached.NAME: local_detached.create_scheduler, "slurm": _deferred(_SLURM)}
+    ours = {name: _deferred(path) for name, path in _PACKAGES.items()}
+    ours[local_detached.NAME] = local_detached.create_scheduler
     factories = {**plugins, **built_in, **ours}
     factories.pop(_NOT_DURABLE, None)
     return factories
@@ -90,23 +101,34 @@ def _build_app(component: str, arguments: Sequence[str] | Mapping[str, Any]) -> 
         raise ConfigurationError("component_args", f"{component}: {error}") from error
 
 
-def build_resource(resource: str | Mapping[str, int]) -> Resource:
-    """Return a named resource, or one of ``cpu``, ``gpu`` and ``memMB``.
+def literal(env: Mapping[str, str]) -> dict[str, str]:
+    """Return variables such that their values arrive as they are.
 
-    Raises :class:`ConfigurationError` that names ``resource``.
+    TorchX fills its macros in (``${app_id}`` and the like), and would make one dollar sign of two.
+    """
+    return {name: value.replace("$$", "$$$$") for name, value in env.items()}
+
+
+def build_resource(resource: str | Mapping[str, int]) -> Resource:
+    """Return a resource that TorchX has a name for, or one of ``cpu``, ``gpu`` and ``memMB``.
+
+    Names of ``[ett] resources`` are resolved before. Raises :class:`ConfigurationError` that names
+    ``resource``.
     """
     if isinstance(resource, str):
         try:
             return torchx.specs.resource(h=resource)
         except KeyError:
-            raise ConfigurationError(
-                "resource", f"no resource is registered under the name {resource!r}"
-            ) from None
+            problem = resources.unknown(config.load().resources, resource)
+            raise ConfigurationError("resource", problem) from None
     unknown = sorted(set(resource) - set(_RESOURCE_KEYS))
     if unknown:
         raise ConfigurationError(
             "resource", f"unknown {', '.join(unknown)}; known are {', '.join(_RESOURCE_KEYS)}"
         )
+    for name, number in resource.items():
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ConfigurationError("resource", f"{name} must be a whole number, not {number!r}")
     return torchx.specs.resource(**resource)
 
 
@@ -128,20 +150,65 @@ def validate_static(
         check_scheduler(scheduler, scheduler_factories())
     if not late(component):
         _check_component(component)
+    given = {} if late(cfg) else {k: v for k, v in (cfg or {}).items() if not late(v)}
+    if not late(scheduler):
+        _check_options(scheduler, given)
     if resource is not None and not late(resource):
-        build_resource(resource)
-    options = _run_options(scheduler)
-    if options is not None:
-        given = {} if late(cfg) else cfg or {}
-        check_cfg(options, {name: value for name, value in given.items() if not late(value)})
+        _check_resource(resource, "" if late(scheduler) else scheduler, given)
     if scheduler == local_detached.NAME:
         check_script([] if late(component_args) else component_args or [])
 
 
+def _check_resource(
+    resource: str | Mapping[str, int], scheduler: str, cfg: Mapping[str, Any]
+) -> None:
+    """Check a resource, what it tells each scheduler, and whether ``cfg`` contradicts it.
+
+    ``scheduler`` is empty where it is not known yet.
+    """
+    named = resources.find(config.load().resources, resource)
+    if named is None:
+        _check_gpus(scheduler, cfg, build_resource(resource).gpu)
+        return
+    gpu = named.numbers["gpu"]
+    for name, terms in named.cfg.items():
+        try:
+            check_scheduler(name, scheduler_factories())
+            if name == scheduler:
+                _check_options(name, terms)
+                _check_gpus(name, terms, gpu)
+        except ConfigurationError as error:
+            problem = f"{resource}, cfg of {name}: {error.problem}"
+            raise ConfigurationError(resources.OPTION, problem) from error
+    _check_gpus(scheduler, {**named.cfg.get(scheduler, {}), **cfg}, gpu)
+
+
+def _check_gpus(scheduler: str, cfg: Mapping[str, Any], gpu: int) -> None:
+    """Raise :class:`ConfigurationError` where ``cfg`` asks for another number of GPUs a node."""
+    if scheduler != "slurm" or not cfg.get("gres"):
+        return
+    from airflow_ett.launch.schedulers.slurm import gres
+
+    if problem := gres.contradiction(str(cfg["gres"]), gpu):
+        raise ConfigurationError("cfg", problem)
+
+
+def _check_options(scheduler: str, cfg: Mapping[str, Any]) -> None:
+    """Check what is given of the run options of a scheduler of ours; another's are not known here.
+
+    What is missing may come from a connection, or from a resource.
+    """
+    if (options := _run_options(scheduler)) is not None:
+        elsewhere = {name: option.opt_type() for name, option in options if option.is_required}
+        check_cfg(options, {**elsewhere, **cfg})
+    if scheduler == _KUBERNETES:
+        importlib.import_module(f"{_PACKAGES[scheduler]}.options").check(cfg)
+
+
 def _run_options(scheduler: str) -> Any:
     """Return the run options of a scheduler of ours, None of another's."""
-    if scheduler == "slurm":
-        return importlib.import_module(f"{_SLURM}.options").RUN_OPTIONS
+    if scheduler in _PACKAGES:
+        return importlib.import_module(f"{_PACKAGES[scheduler]}.options").RUN_OPTIONS
     return local_detached.RUN_OPTIONS if scheduler == local_detached.NAME else None
 
 
@@ -169,8 +236,13 @@ def check_cfg(options: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:
     try:
         resolved: dict[str, Any] = options.resolve(cfg)
     except torchx.specs.InvalidRunConfigException as error:
-        raise ConfigurationError("cfg", str(error)) from error
+        raise wrong_cfg(error) from None
     return resolved
+
+
+def wrong_cfg(error: torchx.specs.InvalidRunConfigException) -> ConfigurationError:
+    """Return what is wrong with ``cfg``, without the other options' values: any may be a secret."""
+    return ConfigurationError("cfg", str(error).partition(". Given: ")[0])
 
 
 def check_script(arguments: Sequence[str] | Mapping[str, Any], folder: Path | None = None) -> None:
@@ -202,7 +274,8 @@ def _script(arguments: Sequence[str] | Mapping[str, Any]) -> str | None:
 
 def _deferred(path: str) -> SchedulerFactory:
     def create(session_name: str, **kwargs: object) -> Scheduler:
-        return importlib.import_module(path).create_scheduler(session_name, **kwargs)
+        with _importing:
+            return importlib.import_module(path).create_scheduler(session_name, **kwargs)
 
     return create
 

@@ -21,7 +21,7 @@ class Request:
     component_args: Sequence[str]
     scheduler: str
     cfg: Mapping[str, Any] = field(default_factory=dict)
-    resource: str | None = None
+    resource: str | Mapping[str, int] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     checkpoint_uri: str | None = None
     resume: str = "auto"

@@ -28,8 +28,9 @@ class SchedulerStatus:
     ``raw`` the scheduler's own word, ``reason`` why it lets the app wait; ``restart`` how often it
     has started the app again (-1 where it does not tell), ``former`` its word for how the run
     before ended, where it tells. Times are UTC nanoseconds, None where unknown. ``may_return``: the
-    state is terminal, but the scheduler may yet start the app again by itself. ``answered`` is
-    False where the scheduler has not said whether it knows the app.
+    state is terminal, but the scheduler may yet start the app again by itself. ``hopeless``: the
+    app waits for what will not come, such as an image that does not exist. ``answered`` is False
+    where the scheduler has not said whether it knows the app.
     """
 
     state: str | None
@@ -43,7 +44,14 @@ class SchedulerStatus:
     reason: str = ""
     former: str = ""
     may_return: bool = False
+    hopeless: bool = False
     answered: bool = True
+
+    @property
+    def hosts(self) -> tuple[str | None, ...]:
+        """On which host each node of the app is; empty where the scheduler tells of none."""
+        hosts = tuple(replica.host for replica in self.replicas)
+        return hosts if any(hosts) else ()
 
     @property
     def terminal(self) -> bool:

@@ -61,9 +61,11 @@ class Submitter:
         number = last.number + 1 if last else 1
         cursor = committed_cursor(self._job, last)
         prepared = self._prepare(number, cursor)
+        app = app_name(ledger.log.key, number, ledger.history.opened_ns)
         submission = Submission(
             number=number,
-            app=app_name(ledger.log.key, number, ledger.history.opened_ns),
+            app=app,
+            app_id=self._gateway.app_id(prepared, app),
             digest=self.digest,
             layer=layer,
             try_number=ledger.claim.try_number,
@@ -84,7 +86,7 @@ class Submitter:
         Raises :class:`LaunchError` when it cannot be asked.
         """
         if submission.handle is None:
-            handle = self._gateway.find(submission.app, self._request.scheduler)
+            handle = self._gateway.find(submission.app, self._request.scheduler, submission.app_id)
             if handle is None:
                 return False
             self._ledger.handed_over(submission, handle)

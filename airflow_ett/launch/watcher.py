@@ -352,10 +352,14 @@ class Watcher:
         now_ns = self._now_ns()
         if self._limits.start_late(live, now_ns) and self._job.log.submission_events(live.number):
             live.started = True  # the scheduler is behind
-        text = self._limits.overdue(live, status, now_ns) if live.cancel_reason is None else None
+        reason, text = Cause.TIMEOUT, None
+        if live.cancel_reason is None:
+            text = self._limits.overdue(live, status, now_ns)
+            if text is None and status.hopeless:
+                reason, text = Cause.LAUNCH, f"It cannot start. {status.message}"
         if text or (live.cancel_reason is not None and self._farewell.told != live.handle):
             with self._patiently():
-                self.cancel(Cause.TIMEOUT, text)
+                self.cancel(reason, text)
 
     def _end(self, submission: Submission, status: SchedulerStatus) -> Outcome | None:
         """Judge the attempt that is over; relaunch, or say how the try ended."""

@@ -28,6 +28,7 @@ from airflow_ett.hooks.job import JobHold, check_checkpoints, try_began_ns
 from airflow_ett.hooks.masking import redact, without_tokens
 from airflow_ett.hooks.memory import JobMemory
 from airflow_ett.hooks.torchx import DEFAULT_SCHEDULER, TorchXHook
+from airflow_ett.launch import resources
 from airflow_ett.launch.aftermath import Outcome
 from airflow_ett.launch.former import Former
 from airflow_ett.launch.history import fold
@@ -76,8 +77,10 @@ class TorchXTrainingOperator(BaseOperator):
         ``dist.torchrun``, ``utils.sh``, ``path/file.py:function``, ``package.module:function``.
     :param component_args: the component's arguments, as on the command line of ``torchx run``.
     :param scheduler: a TorchX scheduler; default: the connection's, else ``local_detached``.
-    :param cfg: options of the scheduler, laid over the connection's.
-    :param resource: a TorchX named resource for every role.
+    :param cfg: options of the scheduler, laid over those of ``resource``, and these over the
+        connection's.
+    :param resource: what every role asks for: a name of ``[ett] resources`` or of TorchX's, or
+        ``cpu``, ``gpu`` and ``memMB`` by name.
     :param env: environment variables of every role.
     :param checkpoint_uri: where checkpoints go, below it one folder per job.
     :param resume: ``auto`` (the newest committed checkpoint of this job), ``never``, or a
@@ -124,7 +127,7 @@ class TorchXTrainingOperator(BaseOperator):
         component_args: Sequence[str] = (),
         scheduler: str | None = None,
         cfg: Mapping[str, Any] | None = None,
-        resource: str | None = None,
+        resource: str | Mapping[str, int] | None = None,
         env: Mapping[str, str] | None = None,
         checkpoint_uri: str | None = None,
         resume: str = "auto",
@@ -175,11 +178,15 @@ class TorchXTrainingOperator(BaseOperator):
             return super().resume_execution(next_method, next_kwargs, context)
 
     def execute_complete(
-        self, context: Context, event: dict[str, Any], key: dict[str, Any], run_dir: str
+        self, context: Context, event: dict[str, Any], **before: Any
     ) -> dict[str, Any]:
-        """Turn the trigger's outcome into the task's result."""
-        cause = Cause(event["cause"]) if event["cause"] else None
-        return self._finish(run_dir, Outcome(**{**event, "cause": cause}))
+        """Turn the trigger's outcome, and where its job lies, into the task's result.
+
+        ``before`` is what a task was deferred with by earlier versions.
+        """
+        told = dict(event)
+        run_dir, cause = told.pop("run_dir"), told.pop("cause")
+        return self._finish(run_dir, Outcome(**told, cause=Cause(cause) if cause else None))
 
     def on_kill(self) -> None:
         """Only set a flag: this runs inside a signal handler; the watch loop asks what it means."""
@@ -201,8 +208,7 @@ class TorchXTrainingOperator(BaseOperator):
         if outcome is None and self.deferrable:
             self.defer(
                 trigger=trigger_for(hold, self.poll_interval),
-                method_name="execute_complete",
-                kwargs={"key": dict(hold.key), "run_dir": hold.run_dir},
+                method_name="execute_complete",  # without kwargs: airflow dags test loses them
             )
         try:
             outcome = outcome or self._watch(hold, watcher, links)
@@ -314,12 +320,14 @@ class TorchXTrainingOperator(BaseOperator):
         if job.former is not None:
             self._await(job.former, key)
             job = opened()
+        scheduler = self.scheduler or hook.scheduler
+        asked, terms = resources.resolve(hook.settings.resources, self.resource, scheduler)
         request = Request(
             component=self.component,
             component_args=[str(arg) for arg in self.component_args],
-            scheduler=self.scheduler or hook.scheduler,
-            cfg={**hook.cfg, **(self.cfg or {})},
-            resource=self.resource,
+            scheduler=scheduler,
+            cfg={**hook.cfg, **terms, **(self.cfg or {})},
+            resource=asked,
             env={name: str(value) for name, value in (self.env or {}).items()},
             checkpoint_uri=text(self.checkpoint_uri),
             resume=str(self.resume),

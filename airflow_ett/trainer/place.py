@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from airflow_ett.config import JOB_VARIABLE, TOKEN_VARIABLE
+from airflow_ett.config import JOB_VARIABLE, RESTART_VARIABLE, TOKEN_VARIABLE
 from airflow_ett.errors import EventLogError
 from airflow_ett.events import AttemptId, JobContext, RunDir
 
@@ -66,10 +66,11 @@ def read_place(environ: Mapping[str, str] = os.environ) -> Place | None:
     context = JobContext.decode(text)
     if context.log:
         context = replace(context, run_dir=str(_own_folder(context, environ)))
-    restarts = (_whole(environ, n) for n in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"))
+    restart = _whole(environ, RESTART_VARIABLE, _whole(environ, "SLURM_RESTART_COUNT"))
+    elastic = _whole(environ, "TORCHELASTIC_RESTART_COUNT")
     return Place(
         context=context,
-        attempt=AttemptId(context.submission, *restarts),
+        attempt=AttemptId(context.submission, restart, elastic),
         rank=_whole(environ, "RANK"),
         local_rank=_whole(environ, "LOCAL_RANK"),
         world_size=_whole(environ, "WORLD_SIZE", 1),

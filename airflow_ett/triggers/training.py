@@ -91,7 +91,7 @@ class TrainingTrigger(BaseTrigger):
                 outcome = await self._looked()
                 if outcome is not None:
                     await asyncio.sleep(max(0.0, soonest - time.monotonic()))
-                    yield TriggerEvent(outcome.as_dict())
+                    yield self._event(outcome)
                     return
                 await asyncio.sleep(min(self._pause_s, max(self._left_s(), _AWAY_S)))
         except Fenced as error:
@@ -101,9 +101,12 @@ class TrainingTrigger(BaseTrigger):
             self.log.exception("The watch of %s failed", self.hold["run_dir"])
             await asyncio.sleep(max(0.0, soonest - time.monotonic()))
             name = "" if isinstance(error, EttError) else f"{type(error).__name__}: "
-            yield TriggerEvent(self._ended(Cause.LAUNCH, f"{name}{error}").as_dict())
+            yield self._event(self._ended(Cause.LAUNCH, f"{name}{error}"))
         finally:
             self._left = True
+
+    def _event(self, outcome: Outcome) -> TriggerEvent:
+        return TriggerEvent({**outcome.as_dict(), "run_dir": self.hold["run_dir"]})
 
     async def on_kill(self) -> None:
         """Cancel when a user ended or cleared the task; leave the job alone in any other case.

@@ -41,7 +41,10 @@ def test_the_metrics_commands_work(repo: Path, run: RunDir, tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", [["report"], ["ingest", "."], ["db", "upgrade"]])
+@pytest.mark.parametrize(
+    "command",
+    [["report"], ["ingest", "."], ["db", "upgrade"], ["schedulers"], ["schedulers", "--json"]],
+)
 def test_others_say_what_they_need(repo: Path, command: list[str]) -> None:
     done = run_bare(repo, [command])
     assert done.returncode == 1

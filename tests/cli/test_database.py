@@ -40,6 +40,8 @@ def test_ingest_and_report(tmp_path: Path, write_job: WriteJob, capsys: Output) 
     assert "running, provisional" in text
     assert "ranker.train, run run-1\n" in text
     assert "1 m 30 s  100.0%" in text
+    assert "Hosts" in text
+    assert "node-a" in text
 
 
 def test_a_single_run_directory(tmp_path: Path, write_job: WriteJob, capsys: Output) -> None:

@@ -66,7 +66,10 @@ class Scheduler:
             raise LaunchError("the queue is closed")
         return f"fake://{name}"
 
-    def find(self, name: str, scheduler: str) -> str | None:
+    def app_id(self, prepared: Prepared, name: str) -> str | None:
+        return None
+
+    def find(self, name: str, scheduler: str, app_id: str | None = None) -> str | None:
         return None
 
     def status(self, handle: str) -> SchedulerStatus:

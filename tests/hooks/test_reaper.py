@@ -141,7 +141,10 @@ class Cluster:
         self.submitted += 1
         return f"fake://{name}"
 
-    def find(self, name: str, scheduler: str) -> str | None:
+    def app_id(self, prepared: Prepared, name: str) -> str | None:
+        return None
+
+    def find(self, name: str, scheduler: str, app_id: str | None = None) -> str | None:
         return f"fake://{name}"
 
     def status(self, handle: str) -> SchedulerStatus:

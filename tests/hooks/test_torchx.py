@@ -12,9 +12,8 @@ import pytest
 from airflow.sdk import Connection
 from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 
-from airflow_ett.errors import ConfigurationError, LaunchError
+from airflow_ett.errors import ConfigurationError
 from airflow_ett.hooks.torchx import TorchXHook
-from airflow_ett.launch.gateway import Gateway
 from airflow_ett.provider import get_provider_info
 from airflow_ett.store import upgrade
 from tests.api.server import SECRET, serving
@@ -121,16 +120,14 @@ def test_the_button_names_a_folder_that_cannot_be_made(connect: Connect, tmp_pat
 
 
 def test_the_button_says_when_the_scheduler_does_not_answer(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    connect()
-
-    def refuse(self: Gateway, name: str, scheduler: str) -> str:
-        raise LaunchError(f"could not find {name} at {scheduler}: FileNotFoundError: squeue")
-
-    monkeypatch.setattr(Gateway, "find", refuse)
+    connect(scheduler="slurm")
+    monkeypatch.setenv("AIRFLOW__ETT__DEPLOYMENT", "test")
+    monkeypatch.setenv("AIRFLOW__ETT__SLURM_STATE_DIR", str(tmp_path / "slurm"))
+    monkeypatch.setenv("PATH", str(tmp_path))
     ok, text = TorchXHook("gpu").test_connection()
-    assert "FileNotFoundError: squeue" in text
+    assert "there is no squeue on this machine's PATH" in text
     assert not ok
 
 

@@ -69,7 +69,10 @@ class FakeGateway:
             raise KeyboardInterrupt
         return f"fake://{name}"
 
-    def find(self, name: str, scheduler: str) -> str | None:
+    def app_id(self, prepared: FakePrepared, name: str) -> str | None:
+        return None
+
+    def find(self, name: str, scheduler: str, app_id: str | None = None) -> str | None:
         return f"fake://{name}" if name in self.states else None
 
     def status(self, handle: str) -> SchedulerStatus:

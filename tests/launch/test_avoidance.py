@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_ett.events import AttemptId, Cause, Layer
-from airflow_ett.launch.gateway import AvoidsHosts, Gateway
+from airflow_ett.launch.abilities import AvoidsHosts
+from airflow_ett.launch.gateway import Gateway
 from airflow_ett.launch.history import MOST_HOSTS, History, Submission
 from airflow_ett.launch.schedulers.local_detached import LocalDetached
 from tests.launch.contract.scripted import Scripted

@@ -221,6 +221,7 @@ def test_a_refused_submit_is_a_launch_error(scripted: Scripted) -> None:
         ("component_args", {"component": "train", "component_args": ["--script", "no/such.py"]}),
         ("resource", {"resource": "no.such.host"}),
         ("resource", {"resource": {"gpus": 1}}),
+        ("resource", {"resource": {"gpu": "8"}}),
         ("workspace", {"workspace": "/tmp"}),
     ],
 )
@@ -242,6 +243,13 @@ def test_a_missing_option_of_another_scheduler_is_named(scripted: Scripted, comp
     with pytest.raises(ConfigurationError, match="queue") as raised:
         gateway_of(scripted).prepare(component, ["exit 0"], "scripted")
     assert raised.value.parameter == "cfg"
+
+
+def test_an_unknown_option_is_named_and_no_others_value(scripted: Scripted) -> None:
+    with pytest.raises(ConfigurationError, match="Unknown run option `quue`") as raised:
+        gateway_of(scripted).check("scripted", {"queue": "hunter2", "quue": "q"})
+    assert "hunter2" not in str(raised.value)
+    assert raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize(

@@ -84,3 +84,9 @@ def test_the_submissions_end_is_its_own(
 ) -> None:
     live(bench, FIRST, waits(), last)
     assert ends(bench) == [(AttemptId(1, 0), Cause.UNKNOWN), (AttemptId(1, 1), cause)]
+
+
+def test_an_answer_that_counts_no_restarts_is_about_the_run_that_is_known(bench: Bench) -> None:
+    live(bench, FIRST, waits(former="PREEMPTED"), SchedulerStatus("RUNNING", raw="R", restart=-1))
+    live(bench, SchedulerStatus("SUCCEEDED", raw="DONE", restart=-1))
+    assert ends(bench) == [(AttemptId(1, 0), Cause.PREEMPTED), (AttemptId(1, 1), None)]

@@ -127,7 +127,7 @@ def test_r19_everything_that_reaches_a_trigger_is_plain(desk: Any, tmp_path: Pat
         type(task).execute.__wrapped__(task, desk.context())
     _, kwargs = deferred.value.trigger.serialize()
     assert json.loads(json.dumps(kwargs)) == kwargs
-    assert json.loads(json.dumps(deferred.value.kwargs)) == deferred.value.kwargs
+    assert not deferred.value.kwargs, "airflow dags test loses them"
     assert desk.fire(deferred.value)["cause"] is None
 
 

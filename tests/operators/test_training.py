@@ -1,5 +1,6 @@
 """Bad configuration fails at DAG parse, by the parameter's name; limits are absolute."""
 
+import json
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -7,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Connection
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 import airflow_ett.operators.stopping as module
 from airflow_ett.errors import ConfigurationError, TrainingFailed
 from airflow_ett.events import CursorFile, JobKey, JobState
+from airflow_ett.hooks.torchx import TorchXHook
 from airflow_ett.launch import gateway as gateway_module
 from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import open_job
@@ -121,7 +123,12 @@ def test_outputs_of_other_tasks_wait_for_the_run() -> None:
             init_from=former["checkpoint"],
         )
         whole = TorchXTrainingOperator(
-            task_id="w", component_args=former, env=former, cfg=former, resource=dag.param("p")
+            task_id="w",
+            component_args=former,
+            scheduler=former["s"],
+            env=former,
+            cfg=former,
+            resource=dag.param("p"),
         )
     assert operator.upstream_task_ids == whole.upstream_task_ids == {"former"}
 
@@ -185,6 +192,33 @@ def test_limits_are_instants_and_lengths_in_seconds(context: dict[str, Any]) -> 
     assert 3590e9 < limits.deadline_ns - before_ns < 3600e9
     plain = TorchXTrainingOperator(**GOOD)._hold(context)
     assert Limits(**plain.limits) == Limits()
+
+
+def test_a_resources_terms_lie_between_the_connections_and_the_tasks_own(
+    context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = {"partition": "h100", "account": "research", "gres": "gpu:h100:8"}
+    option = {"h100.8": {"cpu": 96, "gpu": 8, "memMB": 900_000, "cfg": {"slurm": terms}}}
+    monkeypatch.setenv("AIRFLOW__ETT__RESOURCES", json.dumps(option))
+    monkeypatch.setenv("AIRFLOW__ETT__DEPLOYMENT", "test")
+    extra = {"scheduler": "slurm", "cfg": {"account": "all", "partition": "cpu", "qos": "low"}}
+    connection = Connection(conn_id="c", conn_type="torchx", extra=json.dumps(extra))
+    monkeypatch.setattr(TorchXHook, "get_connection", classmethod(lambda cls, _id: connection))
+    operator = TorchXTrainingOperator(
+        **GOOD, torchx_conn_id="c", resource="{{ params.r }}", cfg={"account": "mine"}
+    )
+    operator.resource = "H100.8"  # rendered
+    request = operator._hold(context).request
+    laid = {"partition": "h100", "account": "mine", "qos": "low", "gres": "gpu:h100:8"}
+    assert request["cfg"] == laid
+    assert request["resource"] == {"cpu": 96, "gpu": 8, "memMB": 900_000}
+
+
+def test_a_resource_that_nobody_knows_is_named_at_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__ETT__RESOURCES", '{"h100.8": {"gpu": 8}}')
+    TorchXTrainingOperator(**GOOD, resource="h100.8")
+    with pytest.raises(ConfigurationError, match=r"\[ett\] resources has h100\.8, and none is"):
+        TorchXTrainingOperator(**GOOD, resource="h100.9")
 
 
 class EndingScheduler:

@@ -1,5 +1,6 @@
-"""Pruning meets folders that cannot be read, links, and files that people keep there."""
+"""Pruning meets folders that cannot be read, links, files that people keep, and Slurm's apps."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from airflow_ett import config
 from airflow_ett.events import JobKey, RunDir
 from airflow_ett.fleet.prune import prune
 from airflow_ett.store import Store, ingest_root, open_store, upgrade
-from tests.store.test_retention_runs import NAMES, in_days, save, shape
+from tests.store.test_retention_runs import NAMES, S, in_days, save, shape
 
 WriteJob = Callable[..., RunDir]
 
@@ -122,3 +123,28 @@ def test_a_checkpoint_root_that_nobody_knows_does_not_keep_the_rest(
     checkpoints, runs, _files = prune(keep, store, now_ns=in_days(2))
     assert "[ett] checkpoint_root: " in checkpoints.kept[0]
     assert runs.count == 1
+
+
+def test_outputs_of_slurms_apps_that_nobody_writes_to(
+    store: Store, settings: Any, tmp_path: Path, write_job: WriteJob
+) -> None:
+    keep = settings(keep_outputs="30d")
+    write_job(tmp_path / "runs")
+    ingest_root(store, tmp_path / "runs")
+
+    def app(name: str, *, written_ns: int = 1_790_000_100 * S) -> Path:
+        folder = keep.slurm_state_dir / name
+        (folder / "logs").mkdir(parents=True)
+        for file in ("app.json", "logs/trainer-0"):
+            (folder / file).write_text("{}")
+        for path in (folder / "app.json", folder / "logs" / "trainer-0", folder / "logs", folder):
+            os.utime(path, ns=(written_ns, written_ns))
+        return folder
+
+    over, foreign, busy = app("app-1"), app("mine"), app("app-2", written_ns=in_days(20))
+    (half := keep.slurm_state_dir / "app-3").mkdir()
+    (looked,) = prune(keep, store, now_ns=in_days(31), dry_run=True)
+    assert looked.count == 1
+    assert prune(keep, store, now_ns=in_days(31)) == [looked]
+    assert not over.exists()
+    assert all(path.exists() for path in (foreign, busy, half))

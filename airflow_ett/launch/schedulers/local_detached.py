@@ -51,6 +51,7 @@ from airflow_ett.launch.schedulers.appdir import (
     record_loss,
 )
 from airflow_ett.launch.schedulers.describing import described
+from airflow_ett.launch.schedulers.logs import Output, OutputFile
 from airflow_ett.launch.schedulers.outputs import Outputs
 from airflow_ett.launch.schedulers.processes import here, is_alive
 from airflow_ett.launch.schedulers.starting import START_S, locked, start
@@ -135,7 +136,7 @@ class LocalDetached(Outputs, Scheduler[Opts]):  # type: ignore[misc]
         detail = self.detail(app_id)
         if detail is None:
             return None
-        return described(app_id, detail, self._app(app_id).path / "logs")
+        return described(app_id, detail, (self._app(app_id).path / "logs").as_uri())
 
     def detail(self, app_id: str) -> shared.SchedulerStatus | None:
         """Return all that is known of the app, or None when there is none of that id.
@@ -177,9 +178,13 @@ class LocalDetached(Outputs, Scheduler[Opts]):  # type: ignore[misc]
             if lock is not None and not app.started():
                 app.write_status(_never_started(app_id))
 
-    def log_path(self, app_id: str, role: str, replica: int) -> Path:
-        """The file that holds a replica's output."""
-        return self._app(app_id).log(role, replica)
+    def app_id(self, name: str, cfg: Mapping[str, Any]) -> str:
+        """Return the id of an app of this name, which is the name."""
+        return name
+
+    def output(self, app_id: str, role: str, replica: int) -> Output:
+        """Return a replica's output."""
+        return OutputFile(self._app(app_id).log(role, replica))
 
     def _app(self, app_id: str) -> AppDir:
         if not _SAFE_NAME.fullmatch(app_id):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol
 
 from torchx.schedulers.api import Stream, filter_regex
@@ -18,11 +17,11 @@ class _Scheduler(Protocol):
 
     def detail(self, app_id: str) -> SchedulerStatus | None: ...
 
-    def log_path(self, app_id: str, role: str, replica: int) -> Path: ...
+    def output(self, app_id: str, role: str, replica: int) -> logs.Output: ...
 
 
 class Outputs:
-    """A part of a TorchX scheduler that has ``detail`` and ``log_path``."""
+    """A part of a TorchX scheduler that has ``detail`` and ``output``."""
 
     def log_iter(
         self: _Scheduler,
@@ -48,5 +47,5 @@ class Outputs:
             detail = self.detail(app_id) if should_tail else None
             return detail is None or detail.terminal
 
-        lines: Iterable[str] = logs.follow(self.log_path(app_id, role_name, k), over)
+        lines: Iterable[str] = logs.follow(self.output(app_id, role_name, k), over)
         return filter_regex(regex, lines) if regex else lines

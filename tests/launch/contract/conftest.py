@@ -16,18 +16,26 @@ from airflow_ett.launch.request import Request
 from airflow_ett.launch.root import Root
 from tests.launch.conftest import Bench
 from tests.launch.contract import harness as schedulers
+from tests.launch.contract import on_docker
 from tests.launch.contract.harness import Harness
+
+_MODULES = (schedulers, on_docker)
 
 
 def _harnesses() -> list[type[Harness]]:
-    classes = (value for _, value in inspect.getmembers(schedulers, inspect.isclass))
-    return [c for c in classes if issubclass(c, Harness) and not inspect.isabstract(c)]
+    found = [
+        value
+        for module in _MODULES
+        for _, value in inspect.getmembers(module, inspect.isclass)
+        if issubclass(value, Harness) and not inspect.isabstract(value)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _params() -> list[Any]:
     """Return the harnesses as parameters, each marked as what it needs of this machine."""
     return [
-        pytest.param(found, id=found.__name__, marks=[getattr(pytest.mark, n) for n in found.needs])
+        pytest.param(found, id=found.__name__, marks=[getattr(pytest.mark, n) for n in found.marks])
         for found in _harnesses()
     ]
 

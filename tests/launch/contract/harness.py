@@ -1,10 +1,10 @@
 """What the gateway's contract needs of a scheduler: a way to bring about each situation.
 
-A scheduler takes part in the contract by a class derived from :class:`Harness` in this module, and
-by nothing else: ``conftest.py`` finds the classes and gives every test of ``test_contract.py`` each
-of them. The tests use the gateway alone; faults (a lost answer, a scheduler that is away or slow)
-they bring about by themselves, at :attr:`Harness.backend`. A scheduler that is not there on this
-machine skips in ``__init__``.
+A scheduler takes part in the contract by a class derived from :class:`Harness`, in this module or
+in one of those that ``conftest.py`` names, and by nothing else: that finds the classes and gives
+every test of ``test_contract.py`` each of them. The tests use the gateway alone; faults (a lost
+answer, a scheduler that is away or slow) they bring about by themselves, at
+:attr:`Harness.backend`. A scheduler that is not there on this machine skips in ``__init__``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 from torchx.schedulers.api import Scheduler
 from torchx.specs import AppState
 
 from airflow_ett.launch.gateway import Gateway, Prepared
 from airflow_ett.launch.schedulers.appdir import AppDir
+from airflow_ett.launch.schedulers.kubernetes import create_scheduler as create_kubernetes
 from airflow_ett.launch.schedulers.local_detached import LocalDetached
 from airflow_ett.launch.schedulers.processes import kill_all
 from airflow_ett.launch.schedulers.slurm import Slurm
 from airflow_ett.launch.schedulers.slurm.transport import Local
 from airflow_ett.launch.status import ReplicaStatus, SchedulerStatus
 from tests.launch.contract.scripted import ROLE, DetailedScripted, Scripted
+from tests.launch.schedulers.kubernetes import pods
+from tests.launch.schedulers.kubernetes.server import serving
 
 WAIT_S = 20.0
 
@@ -45,7 +49,7 @@ class Harness(abc.ABC):
     ``scheduler`` is its name; ``ids_are_names``: a name submitted twice is one app;
     ``tells_exit_codes``: it is ``Detailed`` and knows how replicas ended; ``ASK`` are the methods
     by which the gateway asks the backend about an app, ``needs`` the fixtures of servers
-    that it runs on.
+    that it runs on, ``marks`` what they are marked by.
     """
 
     scheduler: ClassVar[str]
@@ -53,6 +57,7 @@ class Harness(abc.ABC):
     tells_exit_codes: ClassVar[bool] = True
     ASK: ClassVar[tuple[str, ...]] = ("detail", "list")
     needs: ClassVar[tuple[str, ...]] = ()
+    marks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -98,9 +103,22 @@ class Harness(abc.ABC):
         until(lambda: self.gateway.status(handle).terminal)
         return self.gateway.status(handle)
 
+    def find(self, name: str) -> str | None:
+        """Return the handle of the app of this name."""
+        return self.gateway.find(name, self.scheduler, self.gateway.app_id(self.prepared(), name))
+
+    def apps(self) -> int:
+        """Return how many apps the scheduler lists."""
+        return len(self.backend.list())
+
     @staticmethod
     def app_id(handle: str) -> str:
         return handle.rpartition("/")[2]
+
+    @classmethod
+    def name(cls, handle: str) -> str:
+        """Return the name that the app was submitted under, where ids are made of names."""
+        return cls.app_id(handle).rpartition(":")[2]
 
 
 class OnLocalDetached(Harness):
@@ -148,7 +166,7 @@ def obey() -> AppDef:
         self._tell(handle, f"exit {code}")
 
     def say(self, handle: str, text: str) -> None:
-        log = self.folder / "apps" / self.app_id(handle) / "logs" / "r-0"
+        log = self.folder / "apps" / self.name(handle) / "logs" / "r-0"
         before = log.read_text() if log.exists() else ""
         escaped = text.replace("\n", r"\n")
         self._tell(handle, f"printf '{escaped}'")
@@ -160,7 +178,7 @@ def obey() -> AppDef:
             kill_all(AppDir(self.folder / "apps" / app.app_id).processes, timeout_s=5)
 
     def _tell(self, handle: str, line: str) -> None:
-        with (self.folder / f"{self.app_id(handle)}.pipe").open("w") as pipe:
+        with (self.folder / f"{self.name(handle)}.pipe").open("w") as pipe:
             pipe.write(f"{line}\n")
 
 
@@ -169,6 +187,7 @@ class OnSlurm(OnLocalDetached):
 
     scheduler = "slurm"
     needs = ("slurm",)
+    marks = ("slurm",)
     _NAME = "$$SLURM_JOB_NAME"
 
     @staticmethod
@@ -186,6 +205,55 @@ class OnSlurm(OnLocalDetached):
 
     def close(self) -> None:
         """The fixture ends the jobs."""
+
+
+class OnSlurmBySsh(OnSlurm):
+    """The same, from a machine that reaches it by an SSH connection of Airflow's alone."""
+
+    needs = ("slurm_by_ssh",)
+    ASK = ("detail",)
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "ssh_conn_id": "cluster"}
+
+    def apps(self) -> int:
+        return len(self.backend.list(self.options()))
+
+
+class OnKubernetes(Harness):
+    """Volcano jobs on an API server in this process, over a cluster in memory."""
+
+    scheduler = "kubernetes"
+
+    def __init__(self, folder: Path) -> None:
+        pytest.importorskip("kubernetes")
+        self._serving = serving(folder)
+        self._cluster = self._serving.__enter__().cluster
+        super().__init__(folder)
+
+    @staticmethod
+    def connect(folder: Path) -> Scheduler:
+        return create_kubernetes("test", kubeconfig=str(folder / "kubeconfig"))
+
+    def prepared(self) -> Prepared:
+        args = ["--image", "trainer:1", "--msg", "hello"]
+        return self.gateway.prepare("utils.echo", args, self.scheduler, {"queue": "q"})
+
+    def queued(self, name: str) -> str:
+        self._cluster.full = True
+        return self.gateway.submit(self.prepared(), name)
+
+    def succeed(self, handle: str) -> None:
+        self._cluster.end("default", self.name(handle), lambda pod: pods.end(pod, 0))
+
+    def fail(self, handle: str, code: int) -> None:
+        self._cluster.end("default", self.name(handle), lambda pod: pods.end(pod, code))
+
+    def say(self, handle: str, text: str) -> None:
+        self._cluster.say("default", f"{self.name(handle)}-echo-0-0", text)
+
+    def close(self) -> None:
+        self._serving.__exit__(None, None, None)
 
 
 class OnScripted(Harness):

@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler
 from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, runopts
 
+from airflow_ett.launch.schedulers.logs import OutputFile
 from airflow_ett.launch.status import ReplicaStatus, SchedulerStatus
 
 NAME = "scripted"
@@ -176,6 +177,10 @@ class DetailedScripted(Scripted):
     def detail(self, app_id: str) -> SchedulerStatus | None:
         """Return all that is known of an app, or None when there is none of that id."""
         return self.answer(app_id)
+
+    def output(self, app_id: str, role: str, replica: int) -> OutputFile:
+        """Return a replica's output."""
+        return OutputFile(self.log_path(app_id, role, replica))
 
 
 def _said(answer: Answer) -> SchedulerStatus | None:

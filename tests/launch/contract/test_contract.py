@@ -26,10 +26,10 @@ MONOLOGUE = """
 import sys
 from pathlib import Path
 from airflow_ett.launch.gateway import Gateway
-from tests.launch.contract.harness import {cls}
+from {module} import {cls}
 backend = {cls}.connect(Path(sys.argv[1]))
 gateway = Gateway({{"{scheduler}": lambda session, **_: backend}})
-handle = gateway.find("{name}", "{scheduler}")
+handle = gateway.find("{name}", "{scheduler}", {app_id!r})
 print(handle, gateway.status(handle).state, gateway.read_log(handle, 0, {offset}))
 gateway.cancel(handle)
 """
@@ -79,28 +79,27 @@ def fault(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Fault:
 
 def test_an_app_is_found_by_its_name_and_by_no_other(harness: Harness) -> None:
     others = [app_name(KEY, number) for number in (2, 11, 12)]
-    find = harness.gateway.find
-    assert find(NAME, harness.scheduler) is None
+    assert harness.find(NAME) is None
     handle = harness.running(NAME)
-    assert find(NAME, harness.scheduler) == handle
-    assert [find(name, harness.scheduler) for name in others] == [None] * 3
+    assert harness.find(NAME) == handle
+    assert [harness.find(name) for name in others] == [None] * 3
     harness.succeed(handle)
     harness.ended(handle)
-    assert find(NAME, harness.scheduler) == handle
+    assert harness.find(NAME) == handle
 
 
 def test_r01_a_name_submitted_twice_is_one_app_where_ids_are_names(harness: Harness) -> None:
     handle = harness.running(NAME)
     again = harness.gateway.submit(harness.prepared(), NAME)
     assert (again == handle) is harness.ids_are_names
-    assert len(harness.backend.list()) == 2 - harness.ids_are_names
+    assert harness.apps() == 2 - harness.ids_are_names
 
 
 def test_r02_an_app_whose_handle_was_lost_is_found(harness: Harness, fault: Fault) -> None:
     fault.lose_answers()
     handle = harness.running(NAME)
-    assert harness.gateway.find(NAME, harness.scheduler) == handle
-    assert len(harness.backend.list()) == 1
+    assert harness.find(NAME) == handle
+    assert harness.apps() == 1
 
 
 def test_success_is_told_and_stays(harness: Harness) -> None:
@@ -206,7 +205,12 @@ def test_another_process_sees_reads_and_cancels_the_same(harness: Harness) -> No
     harness.say(handle, "second\n")
     _, end = harness.gateway.read_log(handle, 0, offset)
     code = MONOLOGUE.format(
-        cls=type(harness).__name__, scheduler=harness.scheduler, name=NAME, offset=offset
+        module=type(harness).__module__,
+        cls=type(harness).__name__,
+        scheduler=harness.scheduler,
+        name=NAME,
+        app_id=harness.app_id(handle),
+        offset=offset,
     )
     root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
@@ -218,7 +222,7 @@ def test_another_process_sees_reads_and_cancels_the_same(harness: Harness) -> No
         text=True,
     )
     second = ("second\n", end)
-    assert done.stdout == f"{handle} RUNNING {second}\n"
+    assert done.stdout.splitlines()[-1] == f"{handle} RUNNING {second}"
     assert harness.ended(handle).state == "CANCELLED"
 
 
@@ -236,7 +240,7 @@ def test_many_threads_ask_at_once_over_one_connection(harness: Harness) -> None:
 
     def ask(_: int) -> tuple[Any, ...]:
         begin.wait(WAIT_S)
-        found = gateway.find(NAME, harness.scheduler)
+        found = gateway.find(NAME, harness.scheduler, harness.app_id(handle))
         return found, gateway.status(handle).state, gateway.read_log(handle)[0]
 
     with ThreadPoolExecutor(8) as threads:
