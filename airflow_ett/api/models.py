@@ -105,7 +105,7 @@ class Attempt(BaseModel):
     cursor_to: int | None = Field(description="Samples.")
     resumed_from: Any = Field(description="The checkpoint that it resumed from.")
     evidence: Any = Field(description="What the cause was concluded from.")
-    host: str | None
+    host: str | None = Field(description="Of its first node; `result` has those of all.")
     log: str | None = Field(description="Where rank 0's output is.")
     phases: list[PhaseTime] = Field(description="They add up to the attempt's time.")
 

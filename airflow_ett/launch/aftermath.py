@@ -74,6 +74,7 @@ def examine(
         cancel_text=submission.cancel_text,
         replies=log.replies(attempt),
         replicas=status.replicas,
+        hosts=submission.hosts.get(attempt.scheduler_restart, ()),
         events=events,
     )
     verdict = judge(seen)

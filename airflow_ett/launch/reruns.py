@@ -6,6 +6,8 @@ its own, whose predecessor nobody else would judge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_ett.events import AttemptId
 from airflow_ett.launch.history import Submission
 from airflow_ett.launch.joblog import JobLog
@@ -29,11 +31,14 @@ def conclude(
     for run in range(submission.runs_ended, submission.restart):
         attempt = AttemptId(submission.number, run)
         newest = run == submission.restart - 1
-        verdict, cursor = _judge(ledger.log, attempt, word if newest else None)
+        hosts = submission.hosts.get(run, ())
+        verdict, cursor = _judge(ledger.log, attempt, word if newest else None, hosts)
         ledger.run_ended(attempt, verdict, cursor)
 
 
-def _judge(log: JobLog, attempt: AttemptId, word: str | None) -> tuple[Verdict, int | None]:
+def _judge(
+    log: JobLog, attempt: AttemptId, word: str | None, hosts: Sequence[str | None]
+) -> tuple[Verdict, int | None]:
     """Return how a run ended, and where its data position stood if that can still be read.
 
     An interval that its trainer left open is written, as at a submission's end.
@@ -50,6 +55,7 @@ def _judge(log: JobLog, attempt: AttemptId, word: str | None) -> tuple[Verdict, 
         raw=word,
         message="" if word else "Its scheduler has started it again, and nobody told why.",
         replies=log.replies(attempt),
+        hosts=hosts,
         events=[event for event in told if event.attempt == attempt],
     )
     return judge(seen), cursor

@@ -22,8 +22,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.events import Cause, Event, Kind
-from airflow_ett.launch.failing import Failing, first_failing
+from airflow_ett.launch.failing import Failing
 from airflow_ett.launch.status import ReplicaStatus
+from airflow_ett.launch.witnesses import first_failing
+
+_KUBERNETES = {
+    Cause.OUT_OF_MEMORY: "OOMKilled",
+    Cause.TIMEOUT: "DeadlineExceeded",
+    Cause.LAUNCH: "StartError ContainerCannotRun",
+    Cause.PREEMPTED: "Evict Evicted EvictionByEvictionAPI Preempted Preempting "
+    "PreemptionByScheduler PreemptionByKubeScheduler TerminationByKubelet",
+    Cause.INFRASTRUCTURE: "NodeLost NodeShutdown NodeAffinity DeletionByTaintManager "
+    "DeletionByPodGC TaintManagerEviction UnexpectedAdmissionError ContainerStatusUnknown",
+}
 
 RAW_CAUSES: Mapping[str, Cause] = {
     "PREEMPTED": Cause.PREEMPTED,
@@ -32,9 +43,14 @@ RAW_CAUSES: Mapping[str, Cause] = {
     "OUT_OF_MEMORY": Cause.OUT_OF_MEMORY,
     "NODE_FAIL": Cause.INFRASTRUCTURE,
     "BOOT_FAIL": Cause.INFRASTRUCTURE,
+    "LAUNCH_FAILED": Cause.INFRASTRUCTURE,
     "supervisor_lost": Cause.INFRASTRUCTURE,
+    **{word: cause for cause, words in _KUBERNETES.items() for word in words.split()},
 }
 """Schedulers' raw end states that name the cause by themselves."""
+
+_LIKELY: Mapping[str, Cause] = {"PodEvicted": Cause.PREEMPTED}
+"""Raw words that name the cause where nothing else does."""
 
 _MEMORY_ERRORS = ("OutOfMemoryError", "MemoryError")
 
@@ -54,7 +70,8 @@ class Sighting:
     """What was seen of an attempt that is over; ``state`` None: unknown to the scheduler.
 
     ``answered`` is False where the scheduler has not even said that, for so long as it was asked.
-    ``cancel_text`` says in a sentence why it was cancelled, where there is more to say.
+    ``cancel_text`` says in a sentence why it was cancelled, where there is more to say. ``hosts``
+    are the scheduler's names of its nodes, in order.
     """
 
     state: str | None
@@ -64,6 +81,7 @@ class Sighting:
     cancel_text: str | None = None
     replies: Sequence[Mapping[str, Any]] = ()
     replicas: Sequence[ReplicaStatus] = ()
+    hosts: Sequence[str | None] = ()
     events: Sequence[Event] = ()
     answered: bool = True
 
@@ -73,17 +91,28 @@ def judge(seen: Sighting) -> Verdict:
     if seen.state == "SUCCEEDED":
         return Verdict(None, {"source": "scheduler", "text": "The scheduler reports success."})
     told = [] if _outcome(seen.events) == "success" else seen.events
-    failing = first_failing(seen.replies, told, seen.replicas)
+    by_word = RAW_CAUSES.get(seen.raw or "")
+    failing = first_failing(
+        seen.replies,
+        told,
+        seen.replicas,
+        seen.hosts,
+        node_lost=by_word is Cause.INFRASTRUCTURE,
+    )
     facts = failing.facts() if failing else {}
+    if failing is None and by_word is Cause.INFRASTRUCTURE:
+        facts = _lost(seen.replicas)
     if seen.cancel_reason is not None:
         text = seen.cancel_text or f"Cancelled on request: {seen.cancel_reason}."
         return Verdict(seen.cancel_reason, {**facts, "source": "launcher", "text": text})
-    if seen.raw is not None and seen.raw in RAW_CAUSES:
-        text = f"The scheduler reports {seen.raw}."
+    if by_word is not None:
+        place = f" on {facts['host']}" if failing is None and facts else ""
+        said = seen.message.partition(f"{seen.raw}: ")[2].rstrip(". ")
+        text = shortened(f"The scheduler reports {seen.raw}{place}{said and f': {said}'}.")
         if failing is not None:
             text = f"{text} {failing.place} failed first, {failing.how}."
         evidence = {**facts, "source": "scheduler", "text": text, "raw": seen.raw}
-        return Verdict(RAW_CAUSES[seen.raw], evidence)
+        return Verdict(by_word, evidence)
     if seen.state == "CANCELLED":
         text = shortened(f"It was cancelled at the scheduler, not from here. {seen.message}")
         evidence = {**facts, "source": "scheduler", "text": text, "raw": seen.raw}
@@ -94,9 +123,20 @@ def judge(seen: Sighting) -> Verdict:
     return _by_outcome(seen)
 
 
+def _lost(replicas: Sequence[ReplicaStatus]) -> dict[str, Any]:
+    """Return which node was lost, where that was one alone by the scheduler's word."""
+    failed = [(node, r) for node, r in enumerate(replicas) if r.state == "FAILED" and r.host]
+    if len(failed) != 1:
+        return {}
+    ((node, replica),) = failed
+    return {"replica": replica.id, "node": node, "host": replica.host}
+
+
 def _by_process(failing: Failing) -> tuple[Cause, str]:
     """Return the cause that a process's end speaks for, and a sentence about it."""
     where, number, error = failing.place, failing.killed_by, failing.error
+    if failing.silent:
+        return Cause.INFRASTRUCTURE, f"{where} ended without a word, and the others for that."
     if failing.terminated:
         return Cause.PREEMPTED, f"{where} ended after SIGTERM, which nobody here requested."
     if error is not None:
@@ -138,8 +178,13 @@ def _by_outcome(seen: Sighting) -> Verdict:
         if seen.answered or seen.message:
             text += seen.message or "Slurm, for one, forgets what is over where accounting is off."
         return Verdict(Cause.VANISHED, {"source": "scheduler", "text": text})
+    if seen.raw == "REQUEUED":
+        text = "The scheduler has queued it again, and none of its processes told of an end."
+        evidence = {"source": "scheduler", "text": text, "raw": seen.raw}
+        return Verdict(Cause.INFRASTRUCTURE, evidence)
     text = f"The scheduler reports {seen.raw or seen.state}. {seen.message}".strip()
-    return Verdict(Cause.UNKNOWN, {"source": "scheduler", "text": text, "raw": seen.raw})
+    cause = _LIKELY.get(seen.raw or "", Cause.UNKNOWN)
+    return Verdict(cause, {"source": "scheduler", "text": text, "raw": seen.raw})
 
 
 def _outcome(events: Iterable[Event]) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_ett.metric.format import UNKNOWN, duration, instant, percent, shares
+from airflow_ett.metric.hosts import listed
 from airflow_ett.metric.phases import COMPONENTS, Components
 
 _HEADS = (
@@ -51,17 +52,20 @@ def _state(result: Mapping[str, Any]) -> str:
 def _phases(result: Mapping[str, Any], components: Components) -> str:
     """The lifecycle timings: components and their phases by attempt, with the job's shares."""
     columns = _columns(result)
+    hosts = [on for _, _, on in columns]
     names = sorted(result["phases_ns"], key=lambda phase: _order(phase, components))
     share = dict(zip(names, shares([result["phases_ns"][n] for n in names]), strict=True))
-    rows = [("Phase", *(head for head, _ in columns), "Job", "Share", "Owner")]
+    rows = [("Phase", *(head for head, _, _ in columns), "Job", "Share", "Owner")]
+    if any(hosts):
+        rows.append(("Hosts", *(on or UNKNOWN for on in hosts), "", "", ""))
     component = ""
     for name in names:
         if components.of(name) != component:
             component = components.of(name)
             rows.append((component, *("" for _ in columns), "", "", components[component].owner))
-        parts = (_cell(phases.get(name)) for _, phases in columns)
+        parts = (_cell(phases.get(name)) for _, phases, _ in columns)
         rows.append((f"  {name}", *parts, duration(result["phases_ns"][name]), share[name], ""))
-    sums = (duration(sum(phases.values())) for _, phases in columns)
+    sums = (duration(sum(phases.values())) for _, phases, _ in columns)
     rows.append(("Wall clock", *sums, duration(result["wall_ns"]), percent(100.0), ""))
     head = (escaped(line) for line in (_title(result), *_remarks(result)))
     return "\n".join([*head, table(rows, texts=1)])
@@ -85,18 +89,21 @@ def _remarks(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"now: {phase}; no progress{since}; at risk: {duration(result['at_risk_ns'])}"
 
 
-def _columns(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, int]]]:
-    """A column per attempt; of many attempts the first, the last four, and the others as one."""
+def _columns(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, int], str]]:
+    """A column per attempt: its head, its phases, its hosts.
+
+    Of many attempts there are the first, the last four, and the others as one.
+    """
     attempts = [
-        (f"{number} {attempt['layer']}", attempt["phases_ns"])
+        (f"{number} {attempt['layer']}", attempt["phases_ns"], listed(attempt["hosts"], most=2))
         for number, attempt in enumerate(result["attempts"], 1)
     ]
     if len(attempts) <= _MOST_COLUMNS:
         return attempts
     others: Counter[str] = Counter()
-    for _, phases in attempts[1:-4]:
+    for _, phases, _ in attempts[1:-4]:
         others.update(phases)
-    return [attempts[0], (f"{len(attempts) - 5} others", others), *attempts[-4:]]
+    return [attempts[0], (f"{len(attempts) - 5} others", others, ""), *attempts[-4:]]
 
 
 def _order(phase: str, components: Components) -> tuple[int, int, str]:

@@ -109,10 +109,11 @@ class Compile(NamedTuple):
 
 
 class Slowest(NamedTuple):
-    """The rank that took longest over a phase, and how long it took."""
+    """The rank that took longest over a phase, how long it took, and where it ran if told."""
 
     rank: int
     ns: int
+    host: str | None = None
 
 
 class Skew(NamedTuple):
@@ -147,8 +148,9 @@ class AttemptMetric:
     ``phases_ns`` sums to ``end_ns - begin_ns``, less what of it is excluded. ``detected_ns`` is
     when the launcher knew that it was over. ``cause`` is None for a success and while it runs.
     ``log`` is where rank 0's output is. ``slowest`` tells by phase which of several ranks took
-    longest. ``booked`` are the phases with the component that each belongs to there; it is no part
-    of :meth:`as_dict`.
+    longest. ``hosts`` are those of its nodes, in order, ``host`` is that of the first one.
+    ``waits`` tells by the scheduler's reason for how long it gave that one. ``booked`` are the
+    phases with the component that each belongs to there; it is no part of :meth:`as_dict`.
     """
 
     id: AttemptId
@@ -164,9 +166,11 @@ class AttemptMetric:
     resumed_from: str | None
     phases_ns: Mapping[str, int]
     host: str | None
+    hosts: tuple[str, ...]
     log: str | None
     clock_skew: Skew | None
     slowest: Mapping[str, Slowest]
+    waits: Mapping[str, int]
     booked: Mapping[Booking, int]
 
     def as_dict(self) -> dict[str, Any]:

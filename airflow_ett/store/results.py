@@ -17,7 +17,13 @@ _OF_JOB: Mapping[str, Any] = {
     "current_phase": None,
     "progress_ns": None,
 }
-_OF_ATTEMPT: Mapping[str, Any] = {"log": None, "clock_skew": None, "slowest": {}}
+_OF_ATTEMPT: Mapping[str, Any] = {
+    "log": None,
+    "clock_skew": None,
+    "slowest": {},
+    "hosts": [],
+    "waits": {},
+}
 _OF_RECOVERY: Mapping[str, Any] = {"layer": "", "attempt": [0, 0, 0], "utt_ns": 0}
 """The attempt is one that no job has: which one it was, nobody told."""
 

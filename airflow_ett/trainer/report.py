@@ -43,6 +43,7 @@ class NodeReport:
         self._oom_kills = _oom_kills()
         self._shipper = self._make_shipper(place) if place and place.context.log else None
         self._first_stacks = 0
+        self._peer_failed = False
         self._peer_look = 0.0
         self.hung: Stall | None = None
         """The stall for which the agent ended its workers."""
@@ -78,13 +79,14 @@ class NodeReport:
     def peer_failed(self) -> bool:
         """Whether another node of the attempt has told that a worker of it failed by itself.
 
-        False where that is not known in time.
+        False where that is not known in time. The reply will tell what came of it.
         """
         place = self._place
         if place is None:
             return False
         try:
-            return ask(lambda: _peer_failed(place), _ANSWER_S)
+            self._peer_failed = ask(lambda: _peer_failed(place), _ANSWER_S)
+            return self._peer_failed
         except (EttError, OSError, ValueError, TypeError, KeyError) as error:
             _say(f"whether another node has failed is not known: {error}")
             return False
@@ -172,8 +174,7 @@ class NodeReport:
             "world_size": self._world_size,
         }
         self._log.append(Kind.PROCESS_STARTED, data, time_ns=process_start_ns())
-        if place.context.log:
-            carry_over(place, self._log)
+        carry_over(place, self._log)
 
     def _ended(self, worker: Worker) -> None:
         if self._log is None or self._place is None:
@@ -207,6 +208,7 @@ class NodeReport:
             "ranks": [_rank(worker) for worker in workers],
             "first_failure_rank": first.rank if first else None,
             "sigterm_received_ns": sigterm_ns,
+            "peer_failed": self._peer_failed,
             "oom_kills": _oom_kills() - self._oom_kills,
             "hung_since_ns": self.hung.begin_ns if self.hung else None,
         }

@@ -163,8 +163,9 @@ class Shipper:
 def carry_over(place: Place, log: LogWriter) -> None:
     """Close the interval that a killed trainer left open on the first node, before another begins.
 
-    Where all share a run directory its launcher has done so; here the newest cursor may never have
-    arrived. Raises ``OSError`` where it cannot be written.
+    A launcher may have done so, if it came before: not where a scheduler has started the app again
+    by itself and did not tell why at once, and not where the newest cursor never arrived there.
+    Raises ``OSError`` where it cannot be written.
     """
     record = place.run_dir.last_cursor() if place.node == 0 else None
     left = record.open_interval(place.context.key.id) if record else None

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_ett.events import AttemptId, Cause, Event, Kind
-from airflow_ett.launch.failing import first_failing
 from airflow_ett.launch.status import ReplicaStatus
 from airflow_ett.launch.verdict import Sighting, judge
+from airflow_ett.launch.witnesses import first_failing
 
 
 def reply(*ranks: Mapping[str, Any], **fields: Any) -> dict[str, Any]:

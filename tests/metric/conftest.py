@@ -47,8 +47,9 @@ class History:
         *,
         attempt: tuple[int, ...] | None = None,
         rank: int | None = None,
+        writer: str = "",
     ) -> History:
-        writer = "launcher" if rank is None else f"trainer-{attempt}-r{rank}"
+        writer = writer or ("launcher" if rank is None else f"trainer-{attempt}-r{rank}")
         event = Event(
             job=JOB,
             writer=writer,

@@ -91,8 +91,43 @@ def test_the_slowest_rank_of_each_phase(history) -> None:
     history.phase("train_module_creation", 3, 15, rank=1).phase("first_batch", 15, 20, rank=1)
     history.steps(20, 21, (0, 1), rank=1).session_ended(21).ended(21, None).job_ended(21)
     slowest = history.measure().attempts[0].slowest
-    assert slowest["train_module_creation"] == (1, 12 * S)
-    assert slowest["first_batch"] == (1, 5 * S)
+    assert slowest["train_module_creation"] == (1, 12 * S, "n1")
+    assert slowest["first_batch"] == (1, 5 * S, "n1")
+
+
+def test_an_attempts_hosts_are_the_schedulers_names_and_else_what_they_call_themselves(
+    history,
+) -> None:
+    history.open().submit(0).state(2, allocated=1)
+    for node, host in ((1, "n2.cluster"), (0, "n1.cluster"), (2, "n3.cluster")):
+        process = {"role": "agent", "host": host, "node": node}
+        history.add("process_started", 2, process, attempt=(1, 0, 0), writer=f"agent-n{node}")
+    assert history.measure().attempts[0].hosts == ("n1.cluster", "n2.cluster", "n3.cluster")
+    told = {"submission": 1, "state": "RUNNING", "hosts": ["n1", None, "n3"]}
+    attempt = history.add("scheduler_state", 3, told).measure().attempts[0]
+    assert attempt.hosts == ("n1", "n2.cluster", "n3")
+    assert attempt.host == "n1"
+    assert attempt.as_dict()["hosts"] == ["n1", "n2.cluster", "n3"]
+
+
+def test_a_straggler_is_told_with_the_host_it_ran_on(history) -> None:
+    """Its agent tells of a rank that has no log."""
+    history.open("local").submit(0).session(0, 1).phase("first_batch", 2, 4)
+    agent = {"role": "agent", "host": "b", "node": 1}
+    history.add("process_started", 0, agent, attempt=(1, 0, 0), writer="agent-n1")
+    told = {"submission": 1, "state": "RUNNING", "hosts": ["n1", "n2"]}
+    history.add("scheduler_state", 1, told)
+    ended = {"role": "trainer", "spent": {"phases": {"first_batch": 9 * S}}}
+    history.add("process_ended", 21, ended, attempt=(1, 0, 0), rank=3, writer="agent-n1")
+    slowest = history.measure().attempts[0].slowest
+    assert slowest["first_batch"] == (3, 9 * S, "n2")
+
+
+def test_hosts_that_cannot_be_read_are_left_out(history) -> None:
+    told = {"submission": 1, "state": "RUNNING", "hosts": [7, "", "n3"]}
+    history.open("local").submit(0).session(0, 1).add("scheduler_state", 3, told)
+    history.add("scheduler_state", 4, {"submission": 1, "state": "RUNNING", "hosts": "n1"})
+    assert history.measure().attempts[0].hosts == ("n1", "n3")
 
 
 def test_a_rank_without_a_log_may_be_the_slowest(history) -> None:
@@ -106,7 +141,11 @@ def test_a_rank_without_a_log_may_be_the_slowest(history) -> None:
         history.add("process_ended", 21, data, attempt=(1, 0, 0), rank=rank)
     history.session_ended(21).ended(21, None).job_ended(21)
     slowest = history.measure().attempts[0].slowest
-    assert slowest == {"first_batch": (5, 3 * S), "evaluation": (0, 5 * S), "data_wait": (5, 7 * S)}
+    assert slowest == {
+        "first_batch": (5, 3 * S, None),
+        "evaluation": (0, 5 * S, "n1"),
+        "data_wait": (5, 7 * S, None),
+    }
 
 
 def test_a_live_job_that_hangs_shows_no_progress_and_books_none(history) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ett.events import AttemptId, Kind, read_cursor
+from airflow_ett.events import AttemptId, CursorFile, Kind, read_cursor
 from airflow_ett.trainer.agent import Agent
 
 
@@ -110,6 +110,23 @@ def test_the_interval_a_killed_trainer_left_open_is_written_once(job: Any) -> No
     assert sum(e.data["steps"] for e in intervals) == 50
     assert intervals[0].writer.startswith("trainer-1.0.0-r0-p")
     assert len({(e.writer, e.seq) for e in job.events()}) == len(job.events())
+
+
+def test_what_a_run_left_open_whose_agent_died_with_it_is_written_by_the_next(job: Any) -> None:
+    """As after a node's loss: its record is overwritten by the run that the scheduler starts."""
+    first = AttemptId(1)
+    CursorFile(job.run_dir.cursor).write(*first, 0, 7, 3, 50, 50, 100, 200, 0, 5, 100, 0, 0, 0)
+    code = """
+        from airflow_ett.trainer import Session
+        with Session() as ett:
+            for batch in ett.track(range(50, 60), cursor=40):
+                ett.step(batch - 49)
+    """
+    agent = job.agent(code, SLURM_RESTART_COUNT="1")
+    agent.communicate(timeout=60)
+    left, *_ = (event for event in job.events(Kind.INTERVAL) if event.attempt == first)
+    assert (left.writer, left.seq) == ("trainer-1.0.0-r0-p7", 3)
+    assert left.data["cursor_to"] == 50
 
 
 def test_r26_sigterm_leaves_the_workers_their_whole_grace(job: Any) -> None:
@@ -228,6 +245,7 @@ def test_a_failure_on_another_node_is_no_preemption(
     agent.terminate()
     out, _ = agent.communicate(timeout=60)
     assert json.loads(out)["preemption"] is preemption
+    assert reply(job)["peer_failed"] is not preemption
 
 
 def test_workers_die_with_the_agent(job: Any) -> None:

@@ -10,7 +10,9 @@ from airflow_ett.metric.account.diagnosis import clock_skew, known_cursor, slowe
 from airflow_ett.metric.account.held import held
 from airflow_ett.metric.account.ledger import Unsaved, compiles, resumed
 from airflow_ett.metric.account.levels import Levels, advance
+from airflow_ett.metric.account.nodes import Nodes
 from airflow_ett.metric.account.stretches import booked, spread
+from airflow_ett.metric.account.waits import waits
 from airflow_ett.metric.clock.endings import Outcome, verdict
 from airflow_ett.metric.evidence.fields import Notes, text
 from airflow_ett.metric.result import AttemptMetric, Booked, Compile
@@ -111,7 +113,7 @@ def _attempt(timeline: Timeline, excluded: Sequence[Stretch], notes: Notes) -> A
     attempt, walk = timeline.attempt, timeline.walk
     went_on = resumed(attempt.evidence, walk)
     found = booked(timeline, attempt.begin_ns, attempt.stop_ns, excluded)
-    hosts = (text(e.data, "host") for e in attempt.evidence.of(Kind.PROCESS_STARTED))
+    nodes = Nodes(attempt.evidence)
     told = attempt.evidence.of(Kind.SCHEDULER_STATE)
     logs = [(e.time_ns, log) for e in told if (log := text(e.data, "log"))]
     return AttemptMetric(
@@ -128,8 +130,10 @@ def _attempt(timeline: Timeline, excluded: Sequence[Stretch], notes: Notes) -> A
         resumed_from=went_on.uri,
         phases_ns=by_phase(found),
         booked=found,
-        host=next((host for host in hosts if host), None),
+        host=nodes.hosts[0] if nodes.hosts else None,
+        hosts=nodes.hosts,
         log=max(logs)[1] if logs else None,
         clock_skew=clock_skew(attempt, notes),
-        slowest=slowest(attempt.evidence),
+        slowest=slowest(attempt.evidence, nodes),
+        waits=waits(attempt.evidence, attempt.stop_ns),
     )

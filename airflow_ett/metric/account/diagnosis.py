@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from airflow_ett.events import Kind
+from airflow_ett.metric.account.nodes import Nodes
 from airflow_ett.metric.clock.attempts import Attempt
 from airflow_ett.metric.clock.endings import SKEW_NS, Outcome, verdict
 from airflow_ett.metric.evidence.attempt import Evidence
@@ -14,8 +15,8 @@ from airflow_ett.metric.phases import Phase
 from airflow_ett.metric.result import Skew, Slowest
 
 
-def slowest(evidence: Evidence) -> dict[str, Slowest]:
-    """Return, by phase, which of several ranks spent most time in it on its main lane.
+def slowest(evidence: Evidence, nodes: Nodes) -> dict[str, Slowest]:
+    """Return, by phase, which of several ranks spent most time in it on its main lane, and where.
 
     Phases within a phase count for both. Step time is left out: ranks that wait for each other all
     take as long as the slowest.
@@ -27,7 +28,7 @@ def slowest(evidence: Evidence) -> dict[str, Slowest]:
     for number, by_phase in sorted(spent.items()):
         for phase, ns in by_phase.items():
             if ns and (phase not in found or ns > found[phase].ns):
-                found[phase] = Slowest(number, ns)
+                found[phase] = Slowest(number, ns, nodes.host_of(number))
     return dict(sorted(found.items()))
 
 

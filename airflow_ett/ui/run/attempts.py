@@ -8,11 +8,13 @@ from typing import Any
 
 from airflow_ett.events import AttemptId, JobState
 from airflow_ett.metric.format import duration
+from airflow_ett.metric.hosts import listed
 from airflow_ett.ui.run.evidence import Evidence, evidence_of
 from airflow_ett.ui.run.head import Chip
 from airflow_ett.ui.words import cause, is_wish
 
 ROWS = 12
+_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class Line:
 
     ``ttr_ns`` is the recovery that it ended, or is in the middle of; ``unrecovered_ns`` what has
     followed its own end where no attempt came after it. ``replay_ns`` it spent on data that the job
-    had trained on before. ``skew`` says how far its clock is off, '' where nothing proves that.
+    had trained on before. ``waits`` says why it waited in the queue and for how long, ``skew`` how
+    far its clock is off; '' where nobody told, or nothing proves that.
     """
 
     number: int
@@ -31,12 +34,13 @@ class Line:
     length_ns: int
     ended: Chip | None
     evidence: Evidence
+    waits: str
     ttr_ns: int | None
     unrecovered_ns: int | None
     cursor_from: int | None
     cursor_to: int | None
     replay_ns: int
-    host: str
+    hosts: str
     skew: str
 
 
@@ -77,14 +81,21 @@ def _lines(
             length_ns=row["end_ns"] - row["begin_ns"],
             ended=_ended(result, row, is_last=is_last),
             evidence=evidence_of(row["evidence"]),
+            waits=_waits(row["waits"]),
             ttr_ns=recoveries.get(_id(rows[place - 1])) if place else None,
             unrecovered_ns=recoveries.get(_id(row)) if is_last else None,
             cursor_from=row["cursor_from"],
             cursor_to=row["cursor_to"],
             replay_ns=row["phases_ns"].get("replay", 0),
-            host=row["host"] or "",
+            hosts=listed(row["hosts"]) or row["host"] or "",
             skew=_skew(row["clock_skew"]),
         )
+
+
+def _waits(told: Mapping[str, int]) -> str:
+    """The scheduler's reasons why it waited, the longest first, in words."""
+    longest = sorted(told.items(), key=lambda one: -one[1])
+    return ", ".join(f"{reason} {duration(ns)}" for reason, ns in longest[:_REASONS])
 
 
 def _id(row: Mapping[str, Any]) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ett.events import JobState
+from airflow_ett.metric import Phase
+from airflow_ett.metric.hosts import listed
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.run.evidence import Evidence, evidence_of, place_of
 from airflow_ett.ui.run.progress import Standstill
@@ -76,8 +78,9 @@ def _stands(
     heard = "The job still gives signs of life."
     if silent_ns is not None:
         heard = f"Nothing was heard of the job since {clock.instant(result['end_ns'])}."
-    host = result["attempts"][-1]["host"]
-    where = f" on {isolated(host)}." if host else "."
+    last = result["attempts"][-1]
+    hosts = listed(last["hosts"]) or last["host"]
+    where = f" on {isolated(hosts)}." if hosts else "."
     return Notice("warn", f"{what} since {since}.", f"{where} {heard}", phase=stands.phase)
 
 
@@ -94,6 +97,10 @@ def _silent(result: Mapping[str, Any], clock: Clock, silent_ns: int | None) -> N
 
 def _unmeasured(result: Mapping[str, Any]) -> Notice | None:
     reasons = tuple(r for r in result["quality_reasons"] if not r.startswith(_CLOCK))
+    if result["current_phase"] == Phase.QUEUE and result["quality"] == "launcher_only":
+        told = ", ".join(result["attempts"][-1]["waits"])
+        said = f", which says: {isolated(told)}." if told else "."
+        return Notice("none", "No ETT% yet.", f"It waits in its scheduler's queue{said}")
     if result["quality"] == "launcher_only":
         text = "The scheduler's times are known, but the trainer sent no events."
         return Notice("none", "No ETT% for this run.", text, _some(reasons))

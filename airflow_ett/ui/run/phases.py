@@ -178,7 +178,8 @@ def _slowest(told: Mapping[str, Any] | None, ns: int) -> str:
     """Name the slowest rank where it took a second and a tenth longer than the table says."""
     if not told or told["ns"] - ns < max(_STRAGGLED_NS, ns // 10):
         return ""
-    return f"rank {told['rank']}: {duration(told['ns'])}"
+    place = f" on {told['host']}" if told.get("host") else ""
+    return f"rank {told['rank']}{place}: {duration(told['ns'])}"
 
 
 def _share(units: int | None) -> str:

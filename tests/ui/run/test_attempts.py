@@ -40,6 +40,14 @@ def test_of_many_attempts_the_newest_are_shown(lively: Any) -> None:
     assert few.shown == every.shown[8:]
 
 
+def test_the_hosts_of_all_nodes_are_shown_and_else_the_one_that_is_known(lively: Any) -> None:
+    rows = [one | {"hosts": [], "host": None} for one in lively.result["attempts"]]
+    rows[0] |= {"hosts": ["n1", "n2", "n3", "gpu-a"], "host": "n1"}
+    rows[1] |= {"host": "n7"}
+    shown = attempts(lively.result | {"attempts": rows}, show_all=False).shown
+    assert [line.hosts for line in shown] == ["n[1-3],gpu-a", "n7", "", ""]
+
+
 def test_a_users_cancel_is_not_shown_as_a_failure(lively: Any) -> None:
     rows = [one | {"cause": "user_cancelled"} for one in lively.result["attempts"]]
     line = attempts(lively.result | {"attempts": rows}, show_all=False).shown[0]

@@ -99,3 +99,15 @@ def test_a_job_without_trainer_events(quiet: Any) -> None:
         "Time to recover": "–",
         "Lost accelerator-hours": "–",
     }
+
+
+def test_a_job_in_the_queue_tells_its_schedulers_reason_and_misses_no_session(quiet: Any) -> None:
+    (row, *_) = quiet.result["attempts"]
+    waits = {"Resources": 90 * SECOND, "JobHeldAdmin": 3 * SECOND}
+    live = {"current_phase": "queue", "frozen": False, "attempts": [row | {"waits": waits}]}
+    (notice,) = view_of(quiet, **live).notices
+    assert notice.lead == "No ETT% yet."
+    text = words(notice.text)
+    assert text == "It waits in its scheduler's queue, which says: Resources, JobHeldAdmin."
+    (line,) = attempts(quiet.result | live, show_all=False).shown
+    assert words(line.waits) == "Resources 1 m 30 s, JobHeldAdmin 3.0 s"

@@ -149,6 +149,15 @@ def test_the_slowest_rank_is_named_where_it_matters(wide: Any) -> None:
     assert cells["train_module_creation"] == ""
 
 
+def test_the_slowest_rank_is_named_with_its_host() -> None:
+    result = _made_up({"first_batch": 10 * SECOND})
+    slow = {"rank": 9, "ns": 14 * SECOND}
+    for told, text in (({"host": "n2"}, "rank 9 on n2: 14.0\u00a0s"), ({}, "rank 9: 14.0\u00a0s")):
+        result["attempts"][0]["slowest"] = {"first_batch": slow | told}
+        lines = [line for group in phase_table(result, []).groups for line in group.lines]
+        assert lines[0].cells[0].slowest == text
+
+
 def test_without_any_time_nothing_has_a_share() -> None:
     table = phase_table(_made_up(), [])
     assert [(group.component, group.share) for group in table.groups] == [
