@@ -1,0 +1,8 @@
+"""The run options of ``local_docker``: TorchX's own."""
+
+from __future__ import annotations
+
+from torchx.schedulers.docker_scheduler import DockerScheduler
+from torchx.specs import runopts
+
+RUN_OPTIONS: runopts = DockerScheduler("options").run_opts()
