@@ -7,19 +7,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from airflow_ett.events import AttemptId, JobKey, LogWriter, RunDir, trainer_writer
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# How long an example takes says more about the machine's other work than about ours.
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.load_profile("here")
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Among several workers, keep together what shares a server or a module's fixtures.
 
-    What a real Airflow is for goes to one worker: it takes longest, and mostly waits. The tests of
-    any other file stay together, and so do all files that use Postgres.
+    What a real Airflow is for goes to one worker: it takes longest, and mostly waits. Trainings on
+    Slurm have an Airflow of their own, which another worker runs beside it. The tests of any other
+    file stay together, and so do all files that use Postgres.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -33,9 +39,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @functools.cache
 def _group(file: str) -> str:
     text = (ROOT / file).read_text()
-    for server in ("airflow", "postgres", "slurm"):
-        if f"pytest.mark.{server}" in text:
-            return server
+    servers = [s for s in ("airflow", "postgres", "slurm") if f"pytest.mark.{s}" in text]
+    if servers == ["airflow", "slurm"]:
+        return " and ".join(servers)
+    if servers:
+        return servers[0]
     return "postgres" if file.startswith("tests/store/") else file
 
 
@@ -101,6 +109,34 @@ def slurm(slurm_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("SLURM_CONF", slurm_cluster.conf)
     yield slurm_cluster
     slurm_cluster.clear()
+
+
+@pytest.fixture(scope="session")
+def login_node(slurm_cluster: Any) -> Iterator[Any]:
+    """The sshd of a machine on which Slurm's commands reach the cluster."""
+    from tests.slurm.sshd import Sshd, missing
+
+    why_not = missing()
+    if why_not:
+        pytest.skip(f"no sshd: {why_not}")
+    sshd = Sshd({"SLURM_CONF": slurm_cluster.conf})
+    sshd.start()
+    try:
+        yield sshd
+    finally:
+        sshd.stop()
+
+
+@pytest.fixture
+def slurm_by_ssh(
+    slurm: Any, login_node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """The real Slurm as Airflow's SSH connection ``cluster`` alone reaches it."""
+    pytest.importorskip("airflow.providers.ssh", reason="pip install 'airflow-ett[ssh]'")
+    monkeypatch.delenv("SLURM_CONF")
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", login_node.uri())
+    return slurm
 
 
 SECOND = 1_000_000_000

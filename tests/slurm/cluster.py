@@ -38,7 +38,7 @@ SlurmctldPort={ports[0]}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
+AuthInfo=socket={folder}/munge.sock,cred_expire={requeue_wait}
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 StateSaveLocation={folder}/controller
@@ -50,7 +50,7 @@ ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
-SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,requeue_delay=1
+SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 KillWait={kill_wait}
@@ -99,15 +99,28 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """Started by :meth:`start`; until :meth:`stop` it needs nothing."""
+    """Started by :meth:`start`; until :meth:`stop` it needs nothing.
+
+    Times are in seconds. ``requeue_wait`` passes before a requeued job starts again: Slurm lets the
+    credentials of its last run expire first, 120 s by default and 5 s at least, so those of a job
+    whose start takes longer than that do, too.
+    """
 
     def __init__(
-        self, nodes: int = 3, *, accounting: bool = True, min_job_age: int = 300, kill_wait: int = 5
+        self,
+        nodes: int = 3,
+        *,
+        accounting: bool = True,
+        min_job_age: int = 300,
+        kill_wait: int = 5,
+        requeue_wait: int = 120,
     ) -> None:
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self._accounting = accounting
         self._min_job_age = min_job_age
         self._kill_wait = kill_wait
+        self._requeue_wait = requeue_wait
+        self._again: dict[str, subprocess.Popen[bytes]] = {}
         self._folder: Path | None = None
         self._keeper: subprocess.Popen[bytes] | None = None
 
@@ -153,6 +166,9 @@ class Cluster:
             self._keeper.stdin.close()
             self._keeper.wait()
             self._keeper = None
+        for entered in self._again.values():
+            entered.wait()
+        self._again.clear()
 
     def run(self, *command: str) -> str:
         """Run one of Slurm's commands and return what it prints."""
@@ -160,23 +176,64 @@ class Cluster:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
+    def kill(self, daemon: str) -> None:
+        """Kill slurmctld, slurmdbd or, by its name, a node's slurmd; jobs that run go on."""
+        doomed = [pid for pid, is_daemon in self._of(daemon).items() if is_daemon]
+        assert doomed, f"there is no {daemon} to kill"
+        for pid in doomed:
+            os.kill(pid, signal.SIGKILL)
+        self.until(lambda: not set(doomed) & self._of(daemon).keys())
+
+    def start_again(self, daemon: str, *options: str) -> None:
+        """Start what was killed, with the state that it had saved.
+
+        ``-b`` says that the slurmd's node was booted, which Slurm learns from nothing else here.
+        """
+        # Process 1 there is the only child of the keeper's only child.
+        assert self._keeper is not None
+        first = _children(_children(self._keeper.pid)[0])[0]
+        node = ("slurmd", "-D", *options, "-N", daemon)
+        with (self.folder / "log" / daemon).open("a") as log:
+            self._again[daemon] = subprocess.Popen(
+                (
+                    *("nsenter", f"--target={first}", "--pid", "--mount"),
+                    *(node if daemon in self.nodes else (daemon, "-D")),
+                ),
+                env={
+                    **_without_slurm(),
+                    "SLURM_CONF": self.conf,
+                    "MYSQL_UNIX_PORT": str(self.folder / "database" / "socket"),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
     def lose(self, node: str) -> None:
         """Kill a node's slurmd with all that it runs, as a loss of power does."""
-        daemon, jobs = f"-N\0{node}\0".encode(), f"SLURMD_NODENAME={node}\0".encode()
-        doomed = set[int]()
+        for pid in sorted(self._of(node)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _of(self, daemon: str) -> dict[int, bool]:
+        """Return a daemon's processes, and whether each is the daemon itself or what it runs."""
+        ends = f"-N\0{daemon}\0" if daemon in self.nodes else f"{daemon}\0-D\0"
+        starts = f"{daemon}\0-D\0-c\0"
+        jobs = f"SLURMD_NODENAME={daemon}\0".encode()
+        found = dict[int, bool]()
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 environ = (path / "environ").read_bytes()
-                if self.conf.encode() not in environ:
+                command = (path / "cmdline").read_bytes().decode(errors="replace")
+                if self.conf.encode() not in environ or command.startswith("nsenter"):
                     continue
-                if (path / "cmdline").read_bytes().endswith(daemon):
-                    doomed.add(int(path.name))
+                if command.endswith(ends) or command == starts:
+                    found[int(path.name)] = True
                 elif jobs in environ:
                     parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
-                    doomed |= {int(path.name), int(parent)}  # the parent is its slurmstepd
-        for pid in sorted(doomed):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                    found[int(path.name)] = found[int(parent)] = False  # that is its slurmstepd
+        return found
 
     def clear(self) -> None:
         """End all jobs and wait until they are gone."""
@@ -205,6 +262,7 @@ class Cluster:
             "cpus": CPUS,
             "kill_wait": self._kill_wait,
             "min_job_age": self._min_job_age,
+            "requeue_wait": self._requeue_wait,
         }
         accounting = (
             _ACCOUNTING if self._accounting else "AccountingStorageType=accounting_storage/none"
@@ -216,6 +274,10 @@ class Cluster:
         _private(folder / "munge.key", os.urandom(1024))
         names = f"127.0.0.1 {' '.join(self.nodes)}\n"
         (folder / "hosts").write_text(Path("/etc/hosts").read_text() + names)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _private(path: Path, content: bytes) -> None:

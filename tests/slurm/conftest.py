@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.root import Root
 from airflow_ett.launch.schedulers.slurm import Slurm
-from airflow_ett.launch.schedulers.slurm.transport import Local
+from airflow_ett.launch.schedulers.slurm.cluster import cluster as reached
+from airflow_ett.launch.schedulers.slurm.transport import Local, Transport
 from airflow_ett.launch.watcher import Watcher
 from airflow_ett.metric import JobMetric, measure
 
@@ -54,8 +55,12 @@ class Training:
 
     cluster: Any
     folder: Path
+    way: dict[str, Any] = field(default_factory=dict)
+    """Run options by which the cluster is reached."""
 
     def __post_init__(self) -> None:
+        conn_id = self.way.get("ssh_conn_id")
+        self.transport: Transport = reached(conn_id).transport if conn_id else Local()
         self.slurm = Slurm("test", self.folder / "apps", Local())
         self.gateway = Gateway({"slurm": lambda session, **_: self.slurm})
         self.root = Root(str(self.folder / "runs"))
@@ -70,7 +75,20 @@ class Training:
         env: dict[str, str] | None = None,
         **watcher: Any,
     ) -> None:
-        """Submit a training of so many steps of 50 ms, whose ``body`` is run in each.
+        """Submit a training: see :meth:`write`."""
+        self.request = self.write(body, *options, steps=steps, every=every, cfg=cfg, env=env)
+        self.watch(**watcher)
+
+    def write(
+        self,
+        body: str = "pass",
+        *options: str,
+        steps: int = 40,
+        every: float = 0,
+        cfg: dict[str, Any] | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Request:
+        """Return a request for a training of so many steps of 50 ms; ``body`` is run in each.
 
         It saves every ``every`` seconds, and imports torch for that; never where that is 0.
         """
@@ -78,14 +96,13 @@ class Training:
         imports = TORCH if every else ""
         restore = f"ett.checkpointer(every_s={every}).restore()" if every else "0"
         script.write_text(LOOP.format(body=body, steps=steps, imports=imports, restore=restore))
-        self.request = Request(
+        return Request(
             "train",
             ["--script", str(script), "--cpu", "1", "--memMB", "200", *options],
             "slurm",
-            cfg=cfg or {},
+            cfg={**self.way, **(cfg or {})},
             env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **(env or {})},
         )
-        self.watch(**watcher)
 
     def watch(self, try_number: int = 1, mode: str = "task", **options: Any) -> None:
         """Claim the job and go on with it, as another process does."""
@@ -117,14 +134,22 @@ class Training:
         """The newest app's name."""
         return str(self.events("submit_intended")[-1].data["app"])
 
+    @property
+    def app_id(self) -> str:
+        """The newest app's id."""
+        return str(self.events("submit_intended")[-1].data["app_id"])
+
     def job_id(self) -> int:
         """The number of the newest app's Slurm job."""
         return int((self.folder / "apps" / self.app / "job").read_text())
 
     def output(self, node: int = 0) -> str:
         """What the newest app's node has printed."""
-        path = self.slurm.log_path(self.app, "trainer", node)
-        return path.read_text() if path.exists() else ""
+        output = self.slurm.output(self.app_id, "trainer", node)
+        try:
+            return output.read(0, 1 << 20).decode()
+        except FileNotFoundError:
+            return ""
 
     def says(self, text: str, timeout_s: float = 60) -> None:
         """Watch until the first node has printed something."""
@@ -146,7 +171,17 @@ class Training:
         return measure(events)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run trainings by ssh, too: those that are marked, all where ``ETT_TEST_BY_SSH`` is set."""
+    asked = metafunc.definition.get_closest_marker("by_ssh") or os.environ.get("ETT_TEST_BY_SSH")
+    if asked and "training" in metafunc.fixturenames:
+        metafunc.parametrize("training", ["here", "by_ssh"], indirect=True)
+
+
 @pytest.fixture
-def training(slurm: Any, tmp_path: Path) -> Training:
+def training(request: pytest.FixtureRequest, slurm: Any, tmp_path: Path) -> Training:
     """A training on the cluster of three nodes."""
-    return Training(slurm, tmp_path)
+    if getattr(request, "param", "here") == "here":
+        return Training(slurm, tmp_path)
+    request.getfixturevalue("slurm_by_ssh")
+    return Training(slurm, tmp_path, {"ssh_conn_id": "cluster"})

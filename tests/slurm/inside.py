@@ -51,15 +51,17 @@ class Daemons:
         socket = self._database / "socket"
         options = ("--no-defaults", "--user=root", f"--datadir={self._database}/data")
         subprocess.run(("mount", "-t", "tmpfs", "tmpfs", str(self._database)), check=True)
-        with (self._folder / "log" / "install").open("w") as log:
+        with (self._folder / "log" / "install").open("w") as told:
             install = ("mariadb-install-db", *options, "--skip-test-db", "--skip-name-resolve")
-            subprocess.run(install, check=True, stdout=log, stderr=log)
+            subprocess.run(install, check=True, stdout=told, stderr=told)
         self._start(
             "mariadbd", "mariadbd", *options, f"--socket={socket}", "--skip-networking",
             "--skip-grant-tables", "--innodb-buffer-pool-size=64M",
             "--innodb-lock-wait-timeout=900", f"--pid-file={self._database}/pid",
         )  # fmt: skip
-        self._until("mariadbd", socket.is_socket)
+        # Its socket is there before it answers what slurmdbd asks at once.
+        log = self._folder / "log" / "mariadbd"
+        self._until("mariadbd", lambda: "ready for connections" in log.read_text())
         os.environ["MYSQL_UNIX_PORT"] = str(socket)
         self._start("slurmdbd", "slurmdbd", "-D")
         self._until("slurmdbd", lambda: "|" in _says("sacctmgr", "-P", "list", "cluster"))

@@ -95,6 +95,20 @@ def test_one_that_is_stopped_leaves_nothing_and_two_do_not_meet(slurm: Any) -> N
     assert of(folder) == []
 
 
+def test_daemons_that_were_killed_start_again_and_leave_nothing() -> None:
+    cluster = Cluster(1, accounting=False)
+    cluster.start()
+    try:
+        for daemon in ("slurmctld", "n1"):
+            cluster.kill(daemon)
+            cluster.start_again(daemon)
+        cluster.until(lambda: cluster.run("sinfo", "-h", "-t", "idle", "-p", "train"))
+    finally:
+        folder = cluster.folder
+        cluster.stop()
+    assert of(folder) == []
+
+
 def test_a_cluster_that_does_not_come_up_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.slurm.cluster._SLURM", "ClusterName=test\nNonsense=1\n{accounting}")
     cluster = Cluster(1, accounting=False)

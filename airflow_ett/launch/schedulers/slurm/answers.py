@@ -4,12 +4,12 @@ Both are asked for named fields between bars. That form is the same from Slurm 2
 JSON changes with every release; what a release writes differently is taken either way:
 
 ==============  ==========================================  =====================================
-field           22.05                                       later releases, by Slurm's own words
+field           22.05                                       read, too, should a release write it
 ==============  ==========================================  =====================================
-exit code       wait status ``1280`` (squeue), ``5:0``      ``5:0``
+exit code       wait status ``1280`` (squeue), ``5:0``      ``5:0`` in the queue
                 (sacct, which makes 9 of 137)
-no time         ``N/A``, ``NONE``, ``None``, ``Unknown``    the same
-no nodes        nothing, ``None assigned``                  ``(null)``, ``None assigned``
+no time         ``N/A``, ``NONE``, ``None``, ``Unknown``
+no nodes        nothing, ``None assigned``                  ``(null)``, ``N/A``
 state           ``CANCELLED by 1000``                       ``CANCELLED+`` where it is cut short
 ==============  ==========================================  =====================================
 """
@@ -49,6 +49,11 @@ class Job:
     queued: bool = True
     former: str = ""
 
+    @property
+    def refused(self) -> bool:
+        """Whether it is what ``sbatch`` leaves of a job that no nodes of the cluster suit."""
+        return self.state == "FAILED" and not self.nodes
+
 
 def squeue_argv() -> list[str]:
     """Return the command that tells of all of this user's jobs that slurmctld still has."""
@@ -63,7 +68,11 @@ def sacct_argv(*which: str) -> list[str]:
 
 
 def read_squeue(text: str) -> list[Job]:
-    """Return the jobs of ``squeue``'s answer; parts of arrays and of het jobs are not ours."""
+    """Return the jobs of ``squeue``'s answer.
+
+    The parts of arrays and of het jobs, which are not ours, have numbers of their own (22.05) or
+    are passed over.
+    """
     jobs = []
     for row in _rows(text, SQUEUE):
         if row["JobID"].isdigit():
@@ -87,7 +96,10 @@ def read_squeue(text: str) -> list[Job]:
 
 
 def read_sacct(text: str) -> list[Job]:
-    """Return the jobs of ``sacct``'s answer, each as its newest run left it."""
+    """Return the jobs of ``sacct``'s answer, each as its newest run left it.
+
+    A slurmctld that was killed may give a number to another job, too: the newest one counts.
+    """
     jobs: dict[int, Job] = {}
     for row in _rows(text, SACCT):
         if row["JobIDRaw"].isdigit():
@@ -105,8 +117,9 @@ def read_sacct(text: str) -> list[Job]:
                 queued=False,
             )
             before = jobs.get(job.id)
-            if before is not None:
-                job = replace(job, restart=before.restart + 1, former=before.state)
+            if before is not None and before.name == job.name:
+                former = before.state if before.end_s is not None else ""
+                job = replace(job, restart=before.restart + 1, former=former)
             jobs[job.id] = job
     return list(jobs.values())
 

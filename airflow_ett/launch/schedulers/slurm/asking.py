@@ -22,7 +22,7 @@ from airflow_ett.launch.schedulers.slurm.answers import (
     squeue_argv,
 )
 from airflow_ett.launch.schedulers.slurm.states import state_of
-from airflow_ett.launch.schedulers.slurm.transport import Transport
+from airflow_ett.launch.schedulers.slurm.transport import Commands
 from airflow_ett.launch.status import TERMINAL_STATES
 
 FRESH_S = 1.0
@@ -53,13 +53,13 @@ class _Answer:
 class Asking:
     """Asks one cluster."""
 
-    def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, transport: Commands, clock: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
         self._clock = clock
         self._asking = threading.Lock()
         self._watched: dict[int, float] = {}
         self._ended: dict[int, Job] = {}
-        self._former: dict[tuple[int, int], str] = {}
+        self._former: dict[tuple[int, str, int], str] = {}
         self._answer: _Answer | None = None
         self._changes = 0
 
@@ -74,12 +74,12 @@ class Asking:
         return answer.jobs.get(job_id)
 
     def named(self, name: str) -> Job | None:
-        """Return the newest job of this name that slurmctld still has.
+        """Return the newest job of this name that slurmctld still has; none that it refused.
 
         Raises :class:`LaunchError` where it cannot be asked.
         """
         jobs = self._fresh(None).jobs.values()
-        found = [job for job in jobs if job.name == name and job.queued]
+        found = [job for job in jobs if job.name == name and job.queued and not job.refused]
         return max(found, key=lambda job: job.id, default=None)
 
     def forget(self) -> None:
@@ -102,20 +102,17 @@ class Asking:
         return read_sacct(result.out)
 
     def _fresh(self, job_id: int | None) -> _Answer:
+        # An answer may take longer than it stays fresh, and many may wait for it.
+        since_s, changes = self._clock(), self._changes
         with self._asking:
             if job_id is not None:
                 self._watched[job_id] = self._clock()
             answer = self._answer
-            if answer is None or not self._serves(answer, job_id):
+            if answer is None or not _serves(answer, job_id, since_s, changes):
                 answer = self._answer = self._ask()
         if answer.away is not None:
             raise LaunchError(str(answer.away))
         return answer
-
-    def _serves(self, answer: _Answer, job_id: int | None) -> bool:
-        about = job_id is None or job_id in answer.asked or job_id in answer.jobs
-        young = self._clock() - answer.time_s < FRESH_S
-        return about and young and answer.changes == self._changes
 
     def _ask(self) -> _Answer:
         now_s, changes = self._clock(), self._changes
@@ -128,6 +125,8 @@ class Asking:
             queued = self._queued()
         except LaunchError as error:
             return _Answer(now_s, changes, watched, {}, away=error)
+        for job_id in self._ended.keys() & queued.keys():  # numbers come again
+            del self._ended[job_id]
         missing = watched - queued.keys() - self._ended.keys()
         again = {job for job in watched & queued.keys() if self._owes(queued[job])}
         told: dict[int, Job] = {}
@@ -153,7 +152,7 @@ class Asking:
 
     def _owes(self, job: Job) -> bool:
         """Return whether it is still to be asked how the run before a job's newest ended."""
-        return job.restart > 0 and (job.id, job.restart) not in self._former
+        return job.restart > 0 and (job.id, job.name, job.restart) not in self._former
 
     def _note_former(self, job: Job, told: Job | None) -> None:
         """Keep how the run before a job's newest ended.
@@ -161,15 +160,23 @@ class Asking:
         The accounts may lag behind; once the next run has begun, they have nothing more to add.
         """
         word = ""
-        if told is not None and told.restart == job.restart:
-            word = told.former
-        elif told is not None and told.restart == job.restart - 1 and told.end_s is not None:
-            word = told.state
+        if told is not None and told.name == job.name:  # numbers come again
+            if told.restart == job.restart:
+                word = told.former
+            elif told.restart == job.restart - 1 and told.end_s is not None:
+                word = told.state
         if word or job.state == "RUNNING":
-            self._former[job.id, job.restart] = word
+            self._former[job.id, job.name, job.restart] = word
 
     def _with_former(self, queued: Iterable[Job]) -> dict[int, Job]:
         former = self._former
         return {
-            job.id: replace(job, former=former.get((job.id, job.restart), "")) for job in queued
+            job.id: replace(job, former=former.get((job.id, job.name, job.restart), ""))
+            for job in queued
         }
+
+
+def _serves(answer: _Answer, job_id: int | None, since_s: float, changes: int) -> bool:
+    """Tell whether an answer is one to what was asked at ``since_s``, after so many changes."""
+    about = job_id is None or job_id in answer.asked or job_id in answer.jobs
+    return about and since_s - answer.time_s < FRESH_S and answer.changes >= changes

@@ -1,4 +1,7 @@
-"""Slurm's short form of a list of nodes: ``n[1-3,07],gpu-a`` is n1, n2, n3, n07 and gpu-a."""
+"""Slurm's short form of a list of nodes: ``n[1-3,07],gpu-a`` is n1, n2, n3, n07 and gpu-a.
+
+As Slurm takes it, a blank does for a comma.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ def expand(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the patterns between the commas that lie outside of brackets."""
+    """Return the patterns between the commas or blanks that lie outside of brackets."""
     found, depth = [""], 0
     for letter in text.strip():
         depth += (letter == "[") - (letter == "]")
         if depth not in (0, 1):
             break
-        if letter == "," and not depth:
+        if letter in ", " and not depth:
             found.append("")
         else:
             found[-1] += letter

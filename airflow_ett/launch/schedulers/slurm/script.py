@@ -27,6 +27,7 @@ _TASK = """#!/bin/bash
 {exports}
 cd {cwd} || exit
 {setup}
+[ ! -e "$1" ] || exit 143
 {run}
 """
 
@@ -39,13 +40,17 @@ exit "$code"
 """
 
 # USR1 says that somebody wants the job's end: Slurm itself would leave KillWait to the trainers,
-# which have been promised more. USR2 says that a node has failed. SIGTERM is Slurm's own; srun has
-# it, too, and ends by itself.
+# which have been promised more. USR2 says that a node has failed, HUP that the time limit is as
+# near as the trainers' grace is long (or that the job is preempted, where the cluster is set so).
+# SIGTERM is Slurm's own; srun has it, too, and ends by itself. Who is not up yet when SIGTERM is
+# sent does not get it, and finds the file then. scancel may try for half a minute what can no
+# longer be done, and a signal would end the last wait with a code of its own.
 _BATCH = """#!/bin/bash
 # App {app} of airflow-ett.
 folder={folder}
 trap asked=1 USR1
 trap failed=1 USR2
+trap limit=1 HUP
 trap : TERM
 if [ ! -e "$folder/job" ]; then
   echo "$SLURM_JOB_ID" > "$folder/.job.$SLURM_JOB_ID"
@@ -56,20 +61,27 @@ if [ -e "$folder/cancel" ]; then
   exit 143
 fi
 export {rank0}="$SLURMD_NODENAME"
+end="$folder/.end.$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}"
 srun --export=ALL --kill-on-bad-exit=0 --wait=0 {cpus}--open-mode=append --output={output} \\
-  bash "$folder/task" &
+  bash "$folder/task" "$end" &
 step=$!
-until wait "$step"; ! kill -0 "$step" 2>/dev/null; do
-  if [ "$asked$failed" ] && [ ! "$told" ]; then
+while kill -0 "$step" 2>/dev/null; do
+  if [ "$asked$failed$limit" ] && [ ! "$told" ]; then
     told=1
-    scancel --signal=TERM "$SLURM_JOB_ID"
-    (sleep {grace}; exec scancel --signal=KILL "$SLURM_JOB_ID.0") &
+    : > "$end"
+    (
+      scancel --signal=TERM "$SLURM_JOB_ID"
+      sleep {grace}
+      exec scancel --signal=KILL "$SLURM_JOB_ID.0"
+    ) &
   fi
+  wait "$step"
 done
+trap '' USR1 USR2 HUP
 wait "$step"
 code=$?
 [ ! "$asked" ] || scancel "$SLURM_JOB_ID"
-{retry}exit "$code"
+{after}exit "$code"
 """
 
 _RETRY = """starts=${{SLURM_RESTART_COUNT:-0}}
@@ -78,8 +90,20 @@ if [ "$code" != 0 ] && [ ! "$asked" ] && [ "$starts" -lt {most} ]; then
 fi
 """
 
+# What Slurm ends has ended by TIMEOUT or PREEMPTED, whereas this script's own end would be FAILED.
+# It comes sooner with a limit that has passed already; a preempted job's stays as it is.
+_LIMIT = """if [ "$limit" ] && [ "$code" != 0 ] && [ ! "$asked" ]; then
+  scontrol update JobId="$SLURM_JOB_ID" TimeLimit=$((SECONDS < 120 ? 1 : SECONDS / 60))
+  sleep {patience} &
+  wait $!
+fi
+"""
 
-def batch_script(app: str, folder: Folder, role: Role, grace_s: float) -> str:
+_LATE_S = 120
+"""How much later than the time limit Slurm may end a job, unless OverTimeLimit is longer."""
+
+
+def batch_script(app: str, folder: Folder, role: Role, grace_s: int) -> str:
     """Return what ``sbatch`` reads from stdin."""
     output = str(folder.log(role.name, "%t"))
     return _BATCH.format(
@@ -88,8 +112,10 @@ def batch_script(app: str, folder: Folder, role: Role, grace_s: float) -> str:
         rank0=RANK0_VARIABLE,
         cpus=f"--cpus-per-task={role.resource.cpu} " if role.resource.cpu > 0 else "",
         output=shlex.quote(output),
-        grace=max(1, round(grace_s)),
-        retry=_RETRY.format(most=role.max_retries) if role.max_retries > 0 else "",
+        grace=grace_s,
+        after=_RETRY.format(most=role.max_retries)
+        if role.max_retries > 0
+        else _LIMIT.format(patience=grace_s + _LATE_S),
     )
 
 

@@ -16,6 +16,10 @@ PREEMPTED, NODE_FAIL, BOOT_FAIL, LAUNCH_FAILED                      FAILED     i
 anything else                                                       UNKNOWN
 ==================================================================  =========  ===============
 
+Where a node cannot start a job (its Prolog fails), Slurm queues that again and holds it; one that
+may not be queued again it kills. That is told as later releases call it, LAUNCH_FAILED, and not as
+somebody's wish: such a job has nodes, and nothing that ran there has an exit code or a signal.
+
 What is requeued shows its end for a moment. While its old run completes, it already counts the next
 one: what completes then is taken for what waits, so that no run begins before it does, and how the
 old one ended is told when it has. An end that
@@ -26,14 +30,15 @@ known.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from airflow_ett.launch.schedulers.slurm.answers import Job
 from airflow_ett.launch.schedulers.slurm.hostlist import expand
 from airflow_ett.launch.status import TERMINAL_STATES, ReplicaStatus, SchedulerStatus
 
 _STATES = {
-    "PENDING": "PENDING CONFIGURING SUSPENDED REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT "
-    "RESV_DEL_HOLD",
+    "PENDING": "PENDING CONFIGURING POWER_UP_NODE EXPEDITING SUSPENDED REQUEUED REQUEUE_FED "
+    "REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD",
     "RUNNING": "RUNNING RESIZING SIGNALING STAGE_OUT STOPPED COMPLETING",
     "SUCCEEDED": "COMPLETED",
     "CANCELLED": "CANCELLED REVOKED",
@@ -41,6 +46,8 @@ _STATES = {
     "LAUNCH_FAILED",
 }
 _BY_WORD = {word: state for state, words in _STATES.items() for word in words.split()}
+
+_BOOTING = frozenset({"CONFIGURING", "POWER_UP_NODE"})
 
 _RETURNING = frozenset({"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"})
 
@@ -57,6 +64,8 @@ def status_of(job: Job, role: str, replicas: int, *, asked: bool = False) -> Sch
 
     ``asked``: its end was asked for, which is how it failed, then.
     """
+    if not asked and _unstarted(job):
+        job = replace(job, state="LAUNCH_FAILED")
     state = state_of(job)
     if asked and job.state == "FAILED":
         state = "CANCELLED"
@@ -64,7 +73,7 @@ def status_of(job: Job, role: str, replicas: int, *, asked: bool = False) -> Sch
     if not job.queued and not over:
         message = f"slurmctld has lost job {job.id}, which its accounts still call {job.state}."
         return SchedulerStatus("UNKNOWN", "LOST", restart=job.restart, message=message)
-    ran = job.state == "CONFIGURING" or (bool(job.nodes) and state != "PENDING")
+    ran = job.state in _BOOTING or (bool(job.nodes) and state != "PENDING")
     return SchedulerStatus(
         state=state,
         raw=job.state,
@@ -77,6 +86,12 @@ def status_of(job: Job, role: str, replicas: int, *, asked: bool = False) -> Sch
         former="" if job.state == "COMPLETING" else job.former,
         may_return=job.state in _RETURNING and job.queued and job.requeue,
     )
+
+
+def _unstarted(job: Job) -> bool:
+    """Return whether Slurm has killed a job since its node could not start it."""
+    killed = job.state == "CANCELLED" and bool(job.nodes) and job.queued and not job.requeue
+    return killed and job.exit_code == 0 and job.signal is None
 
 
 def _replicas(job: Job, role: str, count: int, state: str) -> tuple[ReplicaStatus, ...]:

@@ -132,6 +132,13 @@ def test_each_run_is_counted_and_the_newest_is_told() -> None:
     assert job.former == "NODE_FAIL"
 
 
+def test_a_number_that_came_again_is_another_job() -> None:
+    """What a slurmctld that was killed has forgotten stays RUNNING in the accounts for ever."""
+    rows = [("old", "RUNNING", "Unknown"), ("new", "RUNNING", "Unknown"), ("new", "PENDING", "")]
+    (job,) = read_sacct("".join(f"7|{n}|{s}|None|n1|5|{end}|0:0\n" for n, s, end in rows))
+    assert (job.name, job.state, job.restart, job.former) == ("new", "PENDING", 1, "")
+
+
 def test_the_commands() -> None:
     assert squeue_argv()[:4] == ["squeue", "--me", "--noheader", "--states=all"]
     assert "--duplicates" in sacct_argv("--jobs=1")

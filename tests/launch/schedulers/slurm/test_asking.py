@@ -181,6 +181,25 @@ def test_the_accounts_of_a_second_run_tell_of_the_first(asking: Asking, fake: Fa
     assert former(asking) == "NODE_FAIL"
 
 
+def test_a_number_that_came_again_owes_nothing_to_the_job_before(
+    asking: Asking, fake: Fake, clock: Clock
+) -> None:
+    fake.squeue, fake.sacct = again("PENDING"), Result(0, "1|gone|NODE_FAIL|None|n1|1|2|0:0\n", "")
+    assert former(asking) == ""
+    fake.squeue, fake.sacct = Result(0, "", ""), kept((1, "FAILED"))
+    clock.now_s += FRESH_S
+    assert state(asking, 1) == "FAILED"
+    fake.squeue = Result(0, "1|other|RUNNING|None|n1|0|1|2|0|1|\n", "")
+    clock.now_s += FRESH_S
+    assert state(asking, 1) == "RUNNING"
+    fake.squeue, fake.sacct = (
+        Result(0, "", ""),
+        Result(0, "1|other|COMPLETED|None|n1|1|2|0:0\n", ""),
+    )
+    clock.now_s += FRESH_S
+    assert state(asking, 1) == "COMPLETED"
+
+
 def test_once_the_next_run_has_begun_it_is_not_asked_any_more(
     asking: Asking, fake: Fake, clock: Clock
 ) -> None:
@@ -216,6 +235,32 @@ def test_a_name_is_looked_up_in_the_queue_and_the_newest_job_of_it_counts(
     assert found is not None
     assert found.id == 9
     assert asking.named("b") is None
+
+
+def test_threads_that_wait_for_an_answer_are_served_by_it_however_long_it_takes(
+    fake: Fake,
+) -> None:
+    fake.squeue = queued(*[(number, "RUNNING") for number in range(16)])
+    begun = threading.Semaphore(0)
+
+    class Counted(Clock):
+        def __call__(self) -> float:
+            begun.release()
+            return super().__call__()
+
+    counted = Counted()
+    asking = Asking(fake, counted)
+
+    def slowly() -> None:
+        fake.meanwhile = lambda: None
+        for _ in range(16 + 2):  # all have asked, and the first has read its clock twice more
+            assert begun.acquire(timeout=10)
+        counted.now_s += 10 * FRESH_S
+
+    fake.meanwhile = slowly
+    with ThreadPoolExecutor(16) as threads:
+        assert set(threads.map(lambda number: state(asking, number), range(16))) == {"RUNNING"}
+    assert len(fake.asked) == 1
 
 
 def test_threads_that_ask_at_once_share_one_question(fake: Fake) -> None:

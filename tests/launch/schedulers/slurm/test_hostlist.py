@@ -13,6 +13,7 @@ from airflow_ett.launch.schedulers.slurm.hostlist import expand
         ("", []),
         ("n1", ["n1"]),
         ("n1,n2", ["n1", "n2"]),
+        ("n1, n2 n3", ["n1", "n2", "n3"]),
         ("n[1-3]", ["n1", "n2", "n3"]),
         ("n[1-2,5,7-8]", ["n1", "n2", "n5", "n7", "n8"]),
         ("gpu-[008-011]", ["gpu-008", "gpu-009", "gpu-010", "gpu-011"]),

@@ -12,10 +12,10 @@ from torchx.specs import AppDef, Resource, Role
 from airflow_ett.errors import ConfigurationError, LaunchError
 from airflow_ett.launch.gateway import Gateway
 from airflow_ett.launch.schedulers.slurm import Slurm
-from airflow_ett.launch.schedulers.slurm.transport import Result
+from airflow_ett.launch.schedulers.slurm.transport import Local, Result
 
 
-class Cluster:
+class Cluster(Local):
     """Slurm's commands, with jobs by number: name and state."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ def slurm(cluster: Cluster, tmp_path: Path) -> Slurm:
 
 def another(slurm: Slurm, cluster: Cluster) -> Slurm:
     """The same as another process has it."""
-    return Slurm("other", slurm.log_path("x", "r", 0).parents[2], cluster)
+    return Slurm("other", Path(str(slurm.output("x", "r", 0))).parents[2], cluster)
 
 
 def app(name: str = "app-1", **role: Any) -> AppDef:
@@ -89,6 +89,8 @@ def test_what_is_asked_for_reaches_sbatch_and_secrets_do_not(
         "mail_type": "END,FAIL",
         "mail_user": "me@x.org",
         "requeue": False,
+        "reservation": "conference",
+        "exclusive": True,
     }
     submit(slurm, cfg, num_replicas=2, resource=Resource(cpu=8, gpu=4, memMB=512))
     (argv,) = cluster.asked("sbatch")
@@ -97,10 +99,10 @@ def test_what_is_asked_for_reaches_sbatch_and_secrets_do_not(
         *("--cpus-per-task=8", "--mem=512M", "--gres=gpu:4", "--partition=gpu", "--account=ml"),
         *("--qos=high", "--time=7-00:00:00", "--constraint=a100|h100", "--nodelist=n[1-2]"),
         *("--exclude=n3", "--comment=it's, mine", "--mail-type=END,FAIL", "--mail-user=me@x.org"),
-        "--no-requeue",
+        *("--no-requeue", "--reservation=conference", "--exclusive", "--signal=B:HUP@30"),
     } <= set(argv)
     assert not any("s3cret" in text for text in (*argv, *cluster.scripts))
-    task = slurm.log_path("app-1", "r", 0).parents[1] / "task"
+    task = Path(str(slurm.output("app-1", "r", 0))).parents[1] / "task"
     assert "s3cret" in task.read_text()
     assert task.stat().st_mode & 0o077 == 0
 
@@ -176,7 +178,7 @@ def test_an_end_leaves_trainers_their_grace_where_there_are_any(
     cluster.jobs[40] = ("app-1", state)
     slurm.cancel("app-1")
     assert cluster.asked("scancel") == [how]
-    assert (slurm.log_path("app-1", "r", 0).parents[1] / "cancel").exists()
+    assert (Path(str(slurm.output("app-1", "r", 0))).parents[1] / "cancel").exists()
 
 
 def test_a_job_that_ended_meanwhile_needs_no_cancel(slurm: Slurm, cluster: Cluster) -> None:
@@ -201,6 +203,8 @@ def test_what_cannot_run_as_one_job_is_refused_before(cluster: Cluster, tmp_path
         gateway.prepare(f"{component}:two", [], "slurm")
     with pytest.raises(ConfigurationError, match=r"cfg: .*queue"):
         gateway.check("slurm", {"queue": "x"})
+    with pytest.raises(ConfigurationError, match="cfg: requeue: Slurm starts no job again"):
+        gateway.prepare("train", ["-m", "x", "--max_retries", "1"], "slurm", {"requeue": False})
     with pytest.raises(ConfigurationError, match=r"cfg: cwd: 'here' is no absolute path"):
         gateway.prepare("utils.echo", [], "slurm", {"cwd": "here"})
 
@@ -211,6 +215,61 @@ def test_torchx_sees_the_same(slurm: Slurm) -> None:
     assert described is not None
     assert [r.hostname for r in described.roles_statuses[0].replicas] == ["n1", ""]
     assert [(a.app_id, str(a.state)) for a in slurm.list()] == [("app-1", "RUNNING")]
-    slurm.log_path("app-1", "r", 1).write_text("one\ntwo\n")
+    Path(str(slurm.output("app-1", "r", 1))).write_text("one\ntwo\n")
     assert list(slurm.log_iter("app-1", "r", 1, regex="tw")) == ["two\n"]
     assert slurm.describe("nothing") is None
+
+
+TOO_FEW = (
+    "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+)
+
+
+def excluded(cluster: Cluster) -> list[str]:
+    """Return what each sbatch was to exclude."""
+    return [
+        " ".join(arg.partition("=")[2] for arg in argv if arg.startswith("--exclude="))
+        for argv in cluster.asked("sbatch")
+    ]
+
+
+def test_a_host_that_lost_the_app_is_excluded_with_the_users_own(
+    slurm: Slurm, cluster: Cluster
+) -> None:
+    submit(slurm, dict(slurm.avoiding({"exclude": "n1"}, ["n3", "n2"])))
+    assert excluded(cluster) == ["n1,n3,n2"]
+
+
+def test_where_too_few_are_left_the_earliest_loss_is_forgiven(
+    slurm: Slurm, cluster: Cluster
+) -> None:
+    class Small(Cluster):
+        def run(self, argv: Sequence[str], input: str | None = None) -> Result:
+            if argv[0] == "sbatch" and "n2" in argv[-1]:
+                self.calls.append(tuple(argv))
+                return Result(1, "", TOO_FEW)
+            return super().run(argv, input)
+
+    small = Small()
+    submit(another(slurm, small), {"exclude": "n1", "failed_nodes": "n3,n2"})
+    assert excluded(small) == ["n1,n3,n2", "n1,n3"]
+
+
+def test_another_refusal_is_not_asked_again(slurm: Slurm, cluster: Cluster) -> None:
+    """An answer that was lost may be one that the job was taken."""
+    cluster.answers["sbatch"] = Result(1, "", "sbatch: error: Socket timed out on send/recv\n")
+    with pytest.raises(LaunchError, match="Socket timed out"):
+        submit(slurm, {"failed_nodes": "n3"})
+    assert excluded(cluster) == ["n3"]
+
+
+def test_what_is_left_of_a_refused_job_is_no_app(cluster: Cluster, tmp_path: Path) -> None:
+    """Slurm keeps a refused job as FAILED, without nodes."""
+    slurm = Slurm("test", tmp_path / "apps", cluster)
+    cluster.answers["sbatch"] = Result(1, "", TOO_FEW)
+    cluster.answers["squeue"] = Result(0, "7|app-1|FAILED|BadConstraints||0|5|5|1|1|\n", "")
+    cluster.answers["sacct"] = Result(0, "7|app-1|FAILED|None|None assigned|5|5|1:0\n", "")
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"sbatch refused app app-1: .*not available"):
+            submit(slurm)
+    assert slurm.detail("app-1") is None

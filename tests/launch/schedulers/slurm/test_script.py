@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,14 @@ def test_a_setup_runs_first_and_knows_the_variables(tmp_path: Path) -> None:
     assert run(script)[0]["B"] == "1,2"
 
 
+def test_what_is_to_end_before_it_is_up_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "end").touch()
+    script = task_script("app", role(), "/", None)
+    argv = ("bash", "-c", script, "task", str(tmp_path / "end"))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (143, "")
+
+
 def test_a_folder_that_is_missing_is_told_instead_of_run() -> None:
     done = subprocess.run(
         ("bash", "-c", task_script("app", role(), "/no such/folder", None)),
@@ -112,13 +122,64 @@ def test_a_folder_that_is_missing_is_told_instead_of_run() -> None:
 
 def test_the_batch_script_takes_what_the_app_asks_for(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "it's")
-    plain = batch_script("app", folder, role(), 35.2)
-    assert "sleep 35;" in plain
+    plain = batch_script("app", folder, role(), 35)
+    assert "sleep 35\n" in plain
     assert "requeue" not in plain
     assert "--cpus-per-task" not in plain
     asked = role(resource=Resource(cpu=8, gpu=0, memMB=1), max_retries=2)
-    text = batch_script("app", folder, asked, 35.2)
+    text = batch_script("app", folder, asked, 35)
     assert "--cpus-per-task=8" in text
     assert "-lt 2" in text
     for script in (plain, text):
         subprocess.run(("bash", "-n"), input=script, text=True, check=True)
+
+
+COMMANDS = {
+    "srun": """trap '[ -e "${{@: -1}}" ] && exit {code}' TERM
+echo $$ > {folder}/step
+while :; do sleep 0.02; done""",
+    "scancel": """case "$1" in --signal=TERM) kill -TERM "$(cat {folder}/step)";; esac""",
+    "scontrol": """echo "$@" > {folder}/.asked
+mv {folder}/.asked {folder}/asked""",
+}
+
+
+def runs_to_its_limit(folder: Path, code: int, **what: Any) -> tuple[int, str]:
+    """Run a batch script whose trainers end with ``code`` when its time limit is near.
+
+    Return how it ended, and what it asked scontrol for; Slurm ends it once it has.
+    """
+    for name, body in COMMANDS.items():
+        path = folder / name
+        path.write_text("#!/bin/bash\n" + body.format(code=code, folder=folder) + "\n")
+        path.chmod(0o755)
+    environ = {"SLURM_JOB_ID": "41", "SLURMD_NODENAME": "n1"}
+    batch = subprocess.Popen(
+        ("bash", "-c", batch_script("app", Folder(folder), role(**what), 5)),
+        env={"PATH": f"{folder}:{os.environ['PATH']}", **environ},
+        start_new_session=True,
+    )
+    asked, limit = folder / "asked", time.monotonic() + 20
+    while not (folder / "step").exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+    batch.send_signal(signal.SIGHUP)
+    while batch.poll() is None and not asked.exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+    batch.terminate()
+    try:
+        ended = batch.wait(20)
+    finally:
+        os.killpg(batch.pid, signal.SIGKILL)  # what is left of its waiting
+    return ended, asked.read_text().strip() if asked.exists() else ""
+
+
+def test_what_ended_for_its_time_limit_waits_for_slurm_to_say_so(tmp_path: Path) -> None:
+    assert runs_to_its_limit(tmp_path, 7) == (7, "update JobId=41 TimeLimit=1")
+
+
+def test_what_ended_well_before_its_time_limit_ended_well(tmp_path: Path) -> None:
+    assert runs_to_its_limit(tmp_path, 0) == (0, "")
+
+
+def test_what_slurm_is_to_retry_is_queued_again_at_once(tmp_path: Path) -> None:
+    assert runs_to_its_limit(tmp_path, 7, max_retries=1) == (7, "requeue 41")

@@ -91,6 +91,17 @@ def test_a_failure_after_a_request_to_end_is_that_end() -> None:
     assert status_of(job("COMPLETED"), "r", 1, asked=True).state == "SUCCEEDED"
 
 
+def test_a_job_that_its_node_could_not_start_was_not_cancelled_by_anybody() -> None:
+    """As squeue tells of one that may not be queued again, after a Prolog that failed."""
+    known: dict[str, Any] = {"exit_code": 0, "requeue": False}
+    told = status("CANCELLED", **known)
+    assert (told.state, told.raw, told.may_return) == ("FAILED", "LAUNCH_FAILED", False)
+    assert judge(Sighting(told.state, told.raw)).cause is Cause.INFRASTRUCTURE
+    for other in ({"signal": 15}, {"exit_code": 143}, {"nodes": ""}, {"queued": False}):
+        assert status("CANCELLED", **known | other).state == "CANCELLED"
+    assert status_of(job("CANCELLED", **known), "r", 1, asked=True).state == "CANCELLED"
+
+
 def test_replicas_have_their_nodes_and_a_single_one_its_end() -> None:
     two = status("FAILED", exit_code=5)
     assert two.replicas == (
