@@ -34,7 +34,7 @@ def run_bars(
     traces.append(_length(jobs, names[0], measures, held=held))
     traces.append(_marks("x-thin", 8, "$bad", _where(names, jobs, lambda job: job.failed)))
     traces.append(_marks("circle-open", 7, "$run", _where(names, jobs, lambda job: job.running)))
-    traces.append(_question_marks(_where(names, jobs, lambda job: not job.measured)))
+    traces.append(_question_marks(_where(names, jobs, _is_unexplained)))
     return {"data": traces, "layout": _layout(names, jobs, links, clock)}
 
 
@@ -106,6 +106,11 @@ def _ending(job: Job) -> str:
     if job.running:
         return ", running, provisional"
     return "" if job.measured else ", no ETT%"
+
+
+def _is_unexplained(job: Job) -> bool:
+    """Tell whether nothing else says why a job has no ETT%: a bar has room for one mark."""
+    return not (job.measured or job.failed or job.running)
 
 
 def _where(names: list[str], jobs: Sequence[Job], is_marked: Callable[[Job], bool]) -> list[str]:

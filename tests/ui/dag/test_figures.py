@@ -59,13 +59,16 @@ def test_marks_name_failed_running_and_unknown(report: Make, silent: Make) -> No
             report(job="b", run_id="bad", begin_ns=2, state="failed", cause="out_of_memory"),
             report(job="c", run_id="live", begin_ns=3, state="running", frozen=False),
             silent(job="d", run_id="mute", begin_ns=4),
+            silent(job="e", run_id="waits", begin_ns=5, state="running", frozen=False),
         ]
     )
     wall, failed, running, unknown = figure["data"][7:]
     assert failed["x"] == ["bad"]
-    assert running["x"] == ["live"]
+    assert running["x"] == ["live", "waits"]
     assert unknown["x"] == ["mute"]
-    assert figure["layout"]["meta"]["unknown"] == [3]
+    assert figure["layout"]["meta"]["unknown"] == [3, 4]
+    marks = failed["x"] + running["x"] + unknown["x"]
+    assert len(marks) == len(set(marks))
     assert wall["customdata"][1].endswith(", failed: out of memory")
     assert wall["customdata"][2].endswith(", running, provisional")
 
