@@ -21,9 +21,9 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step, metric, launch, checkpoint, api or ui: a benchmark of bench/, with its targets"
+	@echo "make bench   B=step, metric, launch, slurm, checkpoint, api or ui: a benchmark of bench/, with its targets"
 	@echo "make soak    the long counts: SOAK_RUNS demos, N injections, SOAK_KILLS kills while saving"
-	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan"
+	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan, SCHEDULER=slurm"
 	@echo "make clean   remove the environment, the demo and all caches"
 
 # KEEP=0 stops everything at the end even on a terminal; PORT=8080 picks the port.
@@ -48,19 +48,20 @@ soak: $(STAMP)
 
 # Its last line is the tally, its exit code the result.
 chaos: $(STAMP)
-	@$(BIN)/python -m tests.system.chaos --n $(or $(N),30) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.system.chaos --n $(or $(N),30) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
 clean:
 	@rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 	  .import_linter_cache *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The browser tests need Chromium, torch.compile a C++ compiler, tests/slurm a Slurm. Elsewhere than
-# on Debian, or not as root, what is missing makes its tests skip, with the reason. apt must not
-# start the services of Slurm and MariaDB: a policy-rc.d that answers 101 forbids it while apt runs,
+# The browser tests need Chromium, torch.compile a C++ compiler, tests/slurm a Slurm and an sshd.
+# Elsewhere than on Debian, or not as root, what is missing makes its tests skip, with the reason. apt
+# must not start the services of Slurm, MariaDB and ssh: a policy-rc.d that answers 101 forbids it while apt runs,
 # unless the machine has one of its own; where systemd runs, what was installed is not enabled either.
 SYSTEM := chromium:chromium g++:g++ \
-  sbatch:slurm-wlm slurmdbd:slurmdbd munged:munge mariadbd:mariadb-server
+  sbatch:slurm-wlm slurmdbd:slurmdbd munged:munge mariadbd:mariadb-server sshd:openssh-server
 POLICY := /usr/sbin/policy-rc.d
 
 system:
@@ -82,6 +83,7 @@ system:
 	      case $$package in \
 	        slurm-wlm) systemctl --quiet disable slurmctld slurmd;; \
 	        mariadb-server) systemctl --quiet disable mariadb;; \
+	        openssh-server) systemctl --quiet disable ssh;; \
 	        slurmdbd | munge) systemctl --quiet disable $$package;; \
 	      esac; \
 	    done; \

@@ -1,6 +1,7 @@
 """The long counts: ``python -m tests.soak`` runs them whole and writes ``docs/soak.md``.
 
-The demo several times, a chaos run, and kills of trainers that save. What CI runs small runs here
+The demo several times, a chaos run on this machine and one on a Slurm, and kills of trainers that
+save. What CI runs small runs here
 in full; the exit code is the result.
 """
 
@@ -38,7 +39,7 @@ class Part(NamedTuple):
     env: dict[str, str]
 
 
-def parts(demos: int, injections: int, kills: int) -> Iterator[Part]:
+def parts(demos: int, injections: int, on_slurm: int, kills: int) -> Iterator[Part]:
     """Yield the runs."""
     own = [sys.executable, "-m"]
     for number in range(1, demos + 1):
@@ -46,6 +47,8 @@ def parts(demos: int, injections: int, kills: int) -> Iterator[Part]:
         yield Part(f"demo {number} of {demos}", demo, "ETT%", {})
     chaos = [*own, "tests.system.chaos", "--n", str(injections)]
     yield Part(f"chaos, {injections} injections", chaos, "chaos ", {})
+    slurm = [*own, "tests.system.chaos", "--scheduler", "slurm", "--n", str(on_slurm)]
+    yield Part(f"chaos on Slurm, {on_slurm} injections", slurm, "chaos ", {})
     soak = [*own, "pytest", "-qs", "tests/trainer/test_soak.py"]
     yield Part(f"{kills} kills", soak, "kills among", {"ETT_SOAK_KILLS": str(kills)})
 
@@ -77,9 +80,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--demos", type=int, default=3)
     parser.add_argument("--injections", type=int, default=200)
+    parser.add_argument("--injections-on-slurm", type=int, default=40)
     parser.add_argument("--kills", type=int, default=100)
     options = parser.parse_args()
-    results = [run(part) for part in parts(options.demos, options.injections, options.kills)]
+    counts = (options.demos, options.injections, options.injections_on_slurm, options.kills)
+    results = [run(part) for part in parts(*counts)]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=ROOT,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 PER_TRAINING = 5
+LOCAL, SLURM = "local_detached", "slurm"
 
 
 class Target(StrEnum):
-    """What is killed with SIGKILL, or done by a user."""
+    """What is killed, or done by a user, or by Slurm for a more urgent job."""
 
     TASK = "task process"
     TASK_SUPERVISOR = "task supervisor"
@@ -19,8 +20,13 @@ class Target(StrEnum):
     SCHEDULER = "scheduler"
     DAG_PROCESSOR = "dag-processor"
     LOCAL_SUPERVISOR = "local supervisor"
+    BATCH = "batch script"
+    SLURMCTLD = "slurmctld"
+    SLURMDBD = "slurmdbd"
+    SLURMD = "slurmd"
     AGENT = "agent"
     TRAINER = "trainer"
+    PREEMPT = "preempt"
     CLEAR = "clear"
     MARK_FAILED = "mark failed"
 
@@ -45,22 +51,40 @@ class Mode(StrEnum):
 COMPONENTS = frozenset({Target.TRIGGERER, Target.SCHEDULER, Target.DAG_PROCESSOR})
 """Airflow's own processes, which all trainings share."""
 
+DAEMONS = frozenset({Target.SLURMCTLD, Target.SLURMDBD, Target.SLURMD})
+"""Slurm's own, which all trainings share, but for a node's: that is a node of the training."""
+
 IN_A_TASK = frozenset({Target.TASK, Target.TASK_SUPERVISOR})
 
 USERS = frozenset({Target.CLEAR, Target.MARK_FAILED})
 
-FATAL = frozenset({Target.TRAINER, Target.AGENT, Target.LOCAL_SUPERVISOR})
-"""What an attempt does not survive."""
+SHARED = COMPONENTS | DAEMONS | {Target.PREEMPT}
+"""What is done in the course of one training and may hit others, too."""
+
+FATAL = frozenset(
+    {
+        *(Target.TRAINER, Target.AGENT, Target.LOCAL_SUPERVISOR, Target.BATCH, Target.PREEMPT),
+    }
+)
+"""What an attempt does not survive; nor does it its node's loss."""
+
+STOPPED = "stopped"
+"""The variant of slurmctld that is told to end, as for an upgrade: it saves what it knows."""
+
+NODE = "node"
+"""The variant of slurmd that takes all with it that runs on its node, as a loss of power does."""
 
 VARIANTS: dict[Target, tuple[str, ...]] = {
     Target.TRIGGERER: ("whole", "rest told", "rest left", "runner"),
     Target.SCHEDULER: ("whole", "rest told", "rest left"),
     Target.LOCAL_SUPERVISOR: ("supervisor", "guard", "both"),
+    Target.SLURMCTLD: ("killed", STOPPED),
+    Target.SLURMD: ("daemon", NODE),
 }
 """Of a component: all its processes (a container's death), the main one with the rest told to end
 (systemd), the main one alone; ``runner`` is the triggerer's child that runs the triggers."""
 
-_SHARES = {
+_SHARES_LOCALLY = {
     Target.TASK: 4,
     Target.TASK_SUPERVISOR: 3,
     Target.TRIGGERER: 4,
@@ -72,6 +96,23 @@ _SHARES = {
     Target.CLEAR: 3,
     Target.MARK_FAILED: 2,
 }
+_SHARES_ON_SLURM = {
+    Target.TASK: 4,
+    Target.TASK_SUPERVISOR: 3,
+    Target.TRIGGERER: 3,
+    Target.SCHEDULER: 2,
+    Target.DAG_PROCESSOR: 1,
+    Target.SLURMCTLD: 6,
+    Target.SLURMD: 6,
+    Target.SLURMDBD: 2,
+    Target.BATCH: 2,
+    Target.AGENT: 2,
+    Target.TRAINER: 2,
+    Target.PREEMPT: 3,
+    Target.CLEAR: 2,
+    Target.MARK_FAILED: 2,
+}
+_SHARES = {LOCAL: _SHARES_LOCALLY, SLURM: _SHARES_ON_SLURM}
 _OPENS = {
     **dict.fromkeys(FATAL, (Moment.SUBMIT,)),
     **dict.fromkeys(IN_A_TASK, (Moment.HANDOVER,)),
@@ -79,7 +120,10 @@ _OPENS = {
 }
 """The windows that come after an injection; at first both come."""
 
-_AT_THE_END = IN_A_TASK | {Target.TRIGGERER, Target.SCHEDULER}
+_AT_THE_END = IN_A_TASK | {
+    *(Target.TRIGGERER, Target.SCHEDULER),
+    *(Target.SLURMCTLD, Target.SLURMDBD),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +142,21 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What one training goes through, in order."""
+    """What one training goes through, in order.
+
+    ``requeues`` says whether its scheduler is to start it again by itself, None where none could.
+    """
 
     number: int
     mode: Mode
     injections: tuple[Injection, ...]
+    requeues: bool | None = None
+
+    @property
+    def kind(self) -> str:
+        """What its DAG is called for."""
+        ways = {None: "", True: "_requeued", False: "_relaunched"}
+        return f"{self.mode}{ways[self.requeues]}"
 
     @property
     def marked(self) -> bool:
@@ -110,20 +164,21 @@ class Course:
         return self.injections[-1].target is Target.MARK_FAILED
 
 
-def plan(seed: int, count: int) -> list[Course]:
+def plan(seed: int, count: int, scheduler: str = LOCAL) -> list[Course]:
     """Return courses with ``count`` injections in all, the same for the same seed."""
     rng = random.Random(seed)
-    hands = _deal(rng, count)
+    hands = _deal(rng, count, _SHARES[scheduler])
     courses = []
     for number, hand in enumerate(hands):
         mode = (Mode.HELD, Mode.DEFERRED)[(number + seed) % 2]
-        courses.append(Course(number, mode, _course(rng, mode, hand)))
+        requeues = bool((number // 2 + seed) % 2) if scheduler == SLURM else None
+        courses.append(Course(number, mode, _course(rng, mode, hand), requeues))
     return courses
 
 
-def _deal(rng: random.Random, count: int) -> list[list[Target]]:
+def _deal(rng: random.Random, count: int, shares: Mapping[Target, int]) -> list[list[Target]]:
     """Give each training its targets; a mark ends a training, so that none gets two."""
-    deck = list(_deck(rng, count))
+    deck = list(_deck(rng, count, shares))
     marks = [target for target in deck if target is Target.MARK_FAILED]
     others = [target for target in deck if target is not Target.MARK_FAILED]
     hands: list[list[Target]] = [[] for _ in range(max(1, round(count / PER_TRAINING)))]
@@ -134,8 +189,8 @@ def _deal(rng: random.Random, count: int) -> list[list[Target]]:
     return hands
 
 
-def _deck(rng: random.Random, count: int) -> Iterable[Target]:
-    whole = [target for target, share in _SHARES.items() for _ in range(share)]
+def _deck(rng: random.Random, count: int, shares: Mapping[Target, int]) -> Iterable[Target]:
+    whole = [target for target, share in shares.items() for _ in range(share)]
     deck: list[Target] = []
     while len(deck) < count:
         deck += rng.sample(whole, len(whole))
@@ -163,7 +218,7 @@ def _course(rng: random.Random, mode: Mode, hand: Sequence[Target]) -> tuple[Inj
 def _moments(target: Target, before: Target | None) -> list[Moment]:
     """Return when a target may be hit after the one before it, as often as they shall occur."""
     opened = (Moment.SUBMIT, Moment.HANDOVER) if before is None else _OPENS.get(before, ())
-    if target in COMPONENTS:
+    if target in COMPONENTS | {Target.SLURMCTLD, Target.SLURMDBD}:
         return [Moment.ANY, *opened]
     return [Moment.ANY, *opened, *([] if target in IN_A_TASK else [Moment.SAVING])]
 

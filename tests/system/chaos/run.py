@@ -7,23 +7,32 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from airflow_ett.demo.processes import of_stack
 from airflow_ett.demo.stack import AirflowStack
 from airflow_ett.errors import DemoError
-from tests.system.chaos.driver import Drive, drive
+from tests.system.chaos.driver import Drive, Driver
 from tests.system.chaos.invariants import CHECKS, orphans, tasks
-from tests.system.chaos.plan import COMPONENTS, Course, plan
+from tests.system.chaos.plan import LOCAL, SHARED, SLURM, Course
 from tests.system.chaos.report import ORPHANS, by_target, story, tally
 from tests.system.chaos.services import Services
-from tests.system.chaos.view import View
+from tests.system.chaos.sites import Machine, Site
+from tests.system.chaos.slurm import SlurmSite
+from tests.system.chaos.view import DEPLOYMENT, View
 
 DAGS = Path(__file__).parent / "dags"
 SIDE_BY_SIDE = 6
 _FIXED_S, _PER_INJECTION_S = 150.0, 15.0
+SCHEDULER_VARIABLE = "ETT_CHAOS_SCHEDULER"
+"""Tells the DAGs where their trainings run."""
+
 _SETTLE_S, _REAP_S = 25.0, 90.0
+
+_FORGET_S = 180.0
+"""So long Slurm may take to find out that what a node ran died with it: it knows of no process."""
 
 LOWERED = {
     # A task whose process was killed is found within seconds instead of five minutes.
@@ -43,35 +52,51 @@ LOWERED = {
 class Run:
     """One chaos run in ``home``; ``say`` prints a line of progress."""
 
-    def __init__(self, home: Path, *, count: int, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        courses: Sequence[Course],
+        seed: int,
+        say: Callable[[str], None],
+        scheduler: str = LOCAL,
+    ) -> None:
         self.seed = seed
-        self._courses = plan(seed, count)
+        self._courses = courses
         self._say = say
+        self._site: Site = SlurmSite(seed) if scheduler == SLURM else Machine()
         self._found: dict[str, list[str]] = defaultdict(list)
         self._begun = time.monotonic()
+        count = sum(len(course.injections) for course in courses)
         self._deadline = self._begun + _FIXED_S + _PER_INJECTION_S * count
-        self._stack = AirflowStack(home, dags=DAGS, env=LOWERED)
+        told = {SCHEDULER_VARIABLE: scheduler, "AIRFLOW__ETT__DEPLOYMENT": DEPLOYMENT}
+        self._stack = AirflowStack(home, dags=DAGS, env={**LOWERED, **told})
         self._services = Services(self._stack, seed)
         self._reaped: list[str] = []
 
     def __call__(self) -> tuple[bool, str]:
         """Do it all; return whether everything held, and the tally."""
-        drives: list[Drive] = []
+        with self._site:
+            self._stack.env.update(self._site.env)
+            drives = self._with_airflow()
+        self._say(f"hit: {by_target(drives)}; crashed: {self._services.crashes}")
+        line = tally(drives, self._found, len(self._reaped), self._wall_s(), self.seed)
+        return not any(self._found.values()), line
+
+    def _with_airflow(self) -> list[Drive]:
         self._prepare_database()
         self._stack.start()
         self._say(f"Airflow is up after {self._wall_s():.0f} s")
         try:
-            for course in self._courses:
-                self._stack.api.wait_for_dag(f"chaos_{course.mode}")
+            for kind in {course.kind for course in self._courses}:
+                self._stack.api.wait_for_dag(f"chaos_{kind}")
             with self._services, ThreadPoolExecutor(SIDE_BY_SIDE) as lanes:
                 drives = list(lanes.map(self._drive, self._courses))
                 self._settle(drives)
             self._check(drives)
         finally:
             self._stack.stop()
-        self._say(f"hit: {by_target(drives)}; crashed: {self._services.crashes}")
-        line = tally(drives, self._found, len(self._reaped), self._wall_s(), self.seed)
-        return not any(self._found.values()), line
+        return drives
 
     def _prepare_database(self) -> None:
         """Have Airflow's readers not lock its writers out, which ends a scheduler on SQLite."""
@@ -81,7 +106,8 @@ class Run:
 
     def _drive(self, course: Course) -> Drive:
         view = View(course, self._stack.home)
-        done = drive(view, self._stack.login("admin"), self._services, self._expired)
+        api = self._stack.login("admin")
+        done = Driver(view, api, self._services, self._site, self._expired)()
         self._say(
             f"{self._wall_s():5.0f} s  {view}: {len(done.blows)} injections, "
             f"{len(view.starts())} trainers, {done.state or done.problem}"
@@ -95,6 +121,8 @@ class Run:
         if waiting:
             self._reap(waiting)
         self._until(lambda: not self._living(drives), _SETTLE_S)
+        self._found[ORPHANS] += self._living(drives)
+        self._until(lambda: not self._site.jobs(), _FORGET_S)
 
     def _reap(self, waiting: list[View]) -> None:
         for view in waiting:
@@ -109,13 +137,13 @@ class Run:
             self._say(f"reaped: {line}")
 
     def _check(self, drives: list[Drive]) -> None:
-        self._found[ORPHANS] += self._living(drives)
+        self._found[ORPHANS] += self._site.jobs()
         for done in drives:
             done.beside = [
                 blow
                 for other in drives
                 for blow in other.blows
-                if other is not done and blow.injection.target in COMPONENTS
+                if other is not done and blow.injection.target in SHARED
             ]
             wrong = [(name, text) for name, check in CHECKS.items() for text in check(done)]
             for name, text in wrong:
@@ -130,8 +158,8 @@ class Run:
             self._say(f"!! {text}")
 
     def _living(self, drives: list[Drive]) -> list[str]:
-        home = self._stack.home
-        found = (text for done in drives for text in [*orphans(done, home), *tasks(done)])
+        living = of_stack(self._stack.home) | self._site.processes()
+        found = [text for done in drives for text in [*orphans(done, living), *tasks(done)]]
         return sorted(set(found))
 
     def _expired(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_ett.checkpoints import commit, folder_name
-from airflow_ett.demo.processes import MARKER
+from airflow_ett.demo.processes import MARKER, of_stack
 from airflow_ett.events import AttemptId, Kind, LogWriter, trainer_writer
 from tests.system.chaos import invariants
 from tests.system.chaos.driver import Blow, Drive
@@ -174,10 +174,10 @@ def other_goal(good: Good) -> None:
 WRONGS: list[tuple[Check, Callable[[Good], None], str]] = [
     (invariants.duplicates, overlap, "overlaps"),
     (invariants.duplicates, second_lease, "leases"),
-    (invariants.duplicates, twice_the_attempt, "2 trainers of attempt 2.0.0"),
+    (invariants.duplicates, twice_the_attempt, "another trainer of attempt 2.0.0"),
     (invariants.ends, another_state, "not success"),
     (invariants.ends, second_end, "not once"),
-    (invariants.ends, no_end, "submission 3 has 0 ends"),
+    (invariants.ends, no_end, "attempt 3.0 has 0 ends"),
     (invariants.lost_events, missing_number, "lacks"),
     (invariants.lost_events, torn_middle, "e00000001"),
     (invariants.lost_events, untold_step, "came to 41"),
@@ -196,15 +196,103 @@ def test_a_wrong_is_found(good: Good, check: Check, do: Callable[[Good], None], 
     assert words in " ".join(check(good.drive))
 
 
+def requeued(good: Good, cause: str) -> None:
+    """Slurm has started the second submission again, and the run before ended by a cause."""
+    restart = {"submission": 2, "raw": "RUNNING", "state": "RUNNING", "restart": 1}
+    run = AttemptId(2, 1)
+    good.launcher.append(Kind.SCHEDULER_STATE, restart, time_ns=at(15), attempt=run)
+    good.launcher.append(Kind.ATTEMPT_ENDED, {"cause": cause}, time_ns=at(15), attempt=run)
+    with (good.view.place / "starts").open("a") as starts:
+        starts.write(f"{PID} {at(14)} {run} {GOAL}\n")
+
+
+def test_each_run_that_a_scheduler_begins_has_an_end_of_its_own(good: Good) -> None:
+    assert good.view.attempts() == [(1, 0), (2, 0)]
+    requeued(good, "preempted")
+    assert good.view.attempts() == [(1, 0), (2, 0), (2, 1)]
+    assert list(invariants.ends(good.drive)) == []
+    restart = {"submission": 2, "raw": "RUNNING", "state": "RUNNING", "restart": 2}
+    good.launcher.append(Kind.SCHEDULER_STATE, restart, time_ns=at(16), attempt=AttemptId(2, 2))
+    assert list(invariants.ends(good.drive)) == ["attempt 2.2 has 0 ends"]
+
+
+def test_what_slurmctld_forgot_may_run_again_but_not_for_long(good: Good) -> None:
+    (good.view.place / "wrong").write_text(f"2 {at(15)} overlaps with 1\n")
+    with (good.view.place / "starts").open("a") as starts:
+        starts.write(f"{PID} {at(15)} 2.0.0 40\n")
+    assert len(list(invariants.duplicates(good.drive))) == 2
+    killed = Injection(Target.SLURMCTLD, "killed", Moment.ANY, 0.0)
+    good.drive.beside.append(Blow(killed, at(10), 7, True, []))
+    assert list(invariants.duplicates(good.drive)) == []
+    good.submit(3, 12)
+    good.train(3, GOAL, GOAL + 5, 14)
+    assert list(invariants.duplicates(good.drive)) == []
+    good.drive.beside.clear()
+    assert "attempt 3.0.0 trained while 2.0.0 did" in invariants.duplicates(good.drive)
+
+
+def test_what_slurmctld_forgot_may_be_hit_without_a_trace(good: Good) -> None:
+    killed_and_succeeded(good)
+    wrong = "trainer any time + 0.00 s killed submission 2, which succeeded"
+    assert list(invariants.verdicts(good.drive)) == [wrong]
+    killed = Injection(Target.SLURMCTLD, "killed", Moment.ANY, 0.0)
+    good.drive.beside.append(Blow(killed, at(14), 7, True, []))
+    assert list(invariants.verdicts(good.drive)) == []
+
+
+def test_a_mark_need_not_wait_for_an_end_that_was_asked_for(good: Good) -> None:
+    mark = Injection(Target.MARK_FAILED, "", Moment.ANY, 0.0)
+    good.view.course = Course(0, Mode.HELD, (mark,))
+    good.submit(3, 20)
+    assert "attempt 3.0 has 0 ends" in invariants.ends(good.drive)
+    good.tell(Kind.CANCEL_REQUESTED, 20, 3, submission=3, reason="user_cancelled")
+    assert "attempt 3.0 has 0 ends" not in invariants.ends(good.drive)
+
+
+@pytest.mark.parametrize(
+    ("target", "variant", "cause", "explains"),
+    [
+        (Target.SLURMD, "node", "infrastructure", True),
+        (Target.SLURMD, "daemon", "infrastructure", False),
+        (Target.PREEMPT, "", "preempted", True),
+        (Target.PREEMPT, "", "infrastructure", False),
+        (Target.SLURMCTLD, "killed", "vanished", True),
+        (Target.SLURMCTLD, "stopped", "vanished", False),
+        (Target.SLURMDBD, "", "vanished", False),
+    ],
+)
+def test_what_befell_a_node_or_slurm_itself_explains_an_end_elsewhere(
+    good: Good, target: Target, variant: str, cause: str, explains: bool
+) -> None:
+    requeued(good, cause)
+    good.drive.blows.clear()
+    wrong = f"attempt 2.1.0 ended by {cause}, which nothing done to it explains"
+    assert wrong in invariants.verdicts(good.drive)
+    good.drive.beside.append(Blow(Injection(target, variant, Moment.ANY, 0.0), at(14), 7, True, []))
+    assert (wrong not in invariants.verdicts(good.drive)) is explains
+
+
+def test_without_its_slurmd_a_run_may_not_come_to_its_trainer(good: Good) -> None:
+    requeued(good, "infrastructure")
+    good.drive.blows.clear()
+    daemon = Injection(Target.SLURMD, "daemon", Moment.ANY, 0.0)
+    good.drive.beside.append(Blow(daemon, at(14), 7, True, []))
+    wrong = "attempt 2.1.0 ended by infrastructure, which nothing done to it explains"
+    assert wrong in invariants.verdicts(good.drive)
+    starts = good.view.place / "starts"
+    starts.write_text("".join(starts.read_text().splitlines(keepends=True)[:-1]))
+    assert wrong not in invariants.verdicts(good.drive)
+
+
 def test_a_process_of_a_job_that_ended_is_an_orphan(good: Good) -> None:
     environ = {MARKER: str(good.view.home), "JOB": str(good.view.run_dir.path)}
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **environ}) as child:
         try:
-            (found,) = invariants.orphans(good.drive, good.view.home)
+            (found,) = invariants.orphans(good.drive, of_stack(good.view.home))
         finally:
             child.kill()
     assert found == f"process {child.pid} lives: sleep 60"
-    assert list(invariants.orphans(good.drive, good.view.home)) == []
+    assert list(invariants.orphans(good.drive, of_stack(good.view.home))) == []
 
 
 def test_a_view_shows_the_newest_claim_and_submission(good: Good) -> None:

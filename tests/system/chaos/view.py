@@ -12,10 +12,10 @@ from typing import Any
 from airflow_ett.checkpoints.layout import MARKER, parse_name
 from airflow_ett.events import Event, JobKey, Kind, RunDir, read_log
 from airflow_ett.events.log import Chunk
-from airflow_ett.launch.schedulers.appdir import AppDir, Status
 from tests.system.chaos.plan import Course
 
 TASK_ID = "train"
+DEPLOYMENT = "chaos"
 
 
 @dataclass
@@ -27,7 +27,7 @@ class View:
 
     @cached_property
     def dag_id(self) -> str:
-        return f"chaos_{self.course.mode}"
+        return f"chaos_{self.course.kind}"
 
     @cached_property
     def run_id(self) -> str:
@@ -39,15 +39,11 @@ class View:
 
     @cached_property
     def run_dir(self) -> RunDir:
-        key = JobKey("default", self.dag_id, self.run_id, TASK_ID)
+        key = JobKey(DEPLOYMENT, self.dag_id, self.run_id, TASK_ID)
         return RunDir(self.home / "ett" / "runs" / key.path)
 
-    @cached_property
-    def app_dirs(self) -> Path:
-        return self.home / "ett" / "local"
-
     def __str__(self) -> str:
-        return f"course {self.course.number} ({self.course.mode})"
+        return f"course {self.course.number} ({self.course.kind})"
 
     def newest_claim(self) -> dict[str, Any] | None:
         """Return what the newest claim's file says, with its time as ``time_ns``."""
@@ -57,15 +53,18 @@ class View:
         """Return what the newest submission's file says, with ``time_ns`` and ``number``."""
         return _newest(self.run_dir.launcher / "submissions")
 
-    def app(self) -> AppDir | None:
-        """Return the newest submission's app at the local scheduler."""
+    def newest_app(self) -> str | None:
+        """Return the name of the newest submission's app."""
         intent = self.newest_intent()
-        return AppDir(self.app_dirs / str(intent["app"])) if intent else None
+        return str(intent["app"]) if intent else None
 
-    def app_status(self) -> Status | None:
-        """Return what the newest app's supervisor recorded."""
-        app = self.app()
-        return app.read_status() if app else None
+    def succeeded(self) -> bool:
+        """Whether the newest submission's trainer has ended well, as its agent told."""
+        intent = self.newest_intent()
+        name = f"{intent['number']}.*.json" if intent else ""
+        replies = [json.loads(path.read_bytes()) for path in self.run_dir.replies.glob(name)]
+        newest = max(replies, key=lambda reply: list(reply["attempt"]), default=None)
+        return newest is not None and all(rank["exit_code"] == 0 for rank in newest["ranks"])
 
     def is_saving(self) -> bool:
         """Whether a checkpoint is being written."""
@@ -78,6 +77,11 @@ class View:
         """Return each trainer's process id, attempt and first cursor."""
         words = (line.split() for line in _lines(self.place / "starts"))
         return [(int(pid), attempt, int(start)) for pid, _, attempt, start in words]
+
+    def begins(self) -> list[tuple[int, str]]:
+        """Return when each trainer started (UTC ns), and its attempt."""
+        words = (line.split() for line in _lines(self.place / "starts"))
+        return [(int(time_ns), attempt) for _, time_ns, attempt, _ in words]
 
     def trained(self, pid: int) -> int:
         """Return the step to which a trainer came, as it told itself; 0 where it made none."""
@@ -111,6 +115,15 @@ class View:
             for event in chunk.events:
                 found.setdefault((event.writer, event.seq), event)
         return [event for event in found.values() if event.kind in kinds or not kinds]
+
+    def attempts(self) -> list[tuple[int, int]]:
+        """Return submission and scheduler's restart of all that was begun, in order."""
+        runs = {int(e.data["submission"]): 0 for e in self.events(Kind.SUBMIT_INTENDED)}
+        for event in self.events(Kind.SCHEDULER_STATE):
+            if event.attempt is not None:
+                number, restart = event.attempt[:2]
+                runs[number] = max(runs.get(number, 0), restart)
+        return [(number, run) for number, last in sorted(runs.items()) for run in range(last + 1)]
 
     def over(self) -> bool:
         """Whether the log has the job's end, or never had its begin."""

@@ -1,9 +1,9 @@
 """A trainer without PyTorch that saves under the product's lease and ends where it is told to.
 
-It trains until the file ``goal`` in its place tells a cursor, and stops exactly there. For its
-whole life it holds a lock in its place: one that finds it held by another living trainer, or that
-resumes from other content than it asked for, writes that down in ``wrong``. A file of each trainer
-says to which step it came.
+It trains until the file ``goal`` in its place tells a cursor, and stops exactly there; what it
+saves takes ``--upload-s`` to write. For its whole life it holds a lock in its place: one that finds
+it held by another living trainer, or that resumes from other content than it asked for, writes that
+down in ``wrong``. A file of each trainer says to which step it came.
 """
 
 import argparse
@@ -21,11 +21,13 @@ from airflow_ett.checkpoints.manifest import digest_file
 from airflow_ett.trainer import Session, checkpointer
 from airflow_ett.trainer.shards import Taken
 
-STEP_S, SAVE_EVERY_S, UPLOAD_S = 0.05, 0.7, 0.25
+STEP_S, SAVE_EVERY_S = 0.05, 0.7
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--place", type=Path, required=True)
-place: Path = parser.parse_args().place
+parser.add_argument("--upload-s", type=float, default=0.25)
+options = parser.parse_args()
+place: Path = options.place
 
 
 class Position:
@@ -65,7 +67,7 @@ def _write(folder: Path, step: int) -> Mapping[str, FileDigest]:
         json.dump(step, file)
         file.flush()
         os.fsync(file.fileno())
-    time.sleep(UPLOAD_S)
+    time.sleep(options.upload_s)
     return {path.name: digest_file(path)}
 
 
@@ -104,6 +106,7 @@ with Session() as ett:
     saver = ett.checkpointer(every_s=SAVE_EVERY_S, position=position)
     start = saver.restore()
     tell("starts", ett.attempt, start)
+    print("trains from", start, flush=True)
     if position.step != start:
         tell("wrong", "resumed at", start, "with the content of", position.step)
     for step in ett.track(steps(position), cursor=start):
