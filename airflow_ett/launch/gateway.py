@@ -139,7 +139,8 @@ class Gateway:
             raise ConfigurationError("component", f"{scheduler}: {error}") from error
         if isinstance(backend, LocalDetached):
             check_script(component_args or [], working_folder(app.roles[0], resolved["cwd"]))
-        options = dict(cfg or {})
+        known = backend.run_opts().canonical_key  # TorchX takes names in camelCase, too
+        options = {known(name) or name: value for name, value in (cfg or {}).items()}
         if avoid and isinstance(backend, AvoidsHosts):
             options = dict(backend.avoiding(options, avoid))
         return Prepared(scheduler, app, options, workspace)
@@ -245,8 +246,7 @@ class Gateway:
                 output = _output(backend, app_id, answer, replica)
                 chunk = logs.read(output, offset, partial=over) if output else None
                 return (chunk.text, offset + chunk.length) if chunk else ("", offset)
-            new = itertools.islice(_lines(backend, app_id, answer, replica), offset, None)
-            lines = list(new)
+            lines = list(itertools.islice(_lines(backend, app_id, answer, replica), offset, None))
             if lines and not lines[-1].endswith("\n") and not over:
                 lines.pop()
             return "".join(lines), offset + len(lines)

@@ -151,6 +151,7 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=(self.folder / "log" / "keeper").open("w"),
             env={**_without_slurm(), "SLURM_CONF": self.conf},
+            cwd=self.folder,  # where a daemon that crashes leaves its core
             start_new_session=True,
         )
         assert self._keeper.stdout is not None
@@ -207,6 +208,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=self.folder,
                 start_new_session=True,
             )
 

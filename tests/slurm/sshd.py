@@ -105,6 +105,14 @@ class Sshd:
         self._keeper.kill()
         self._keeper.wait()
 
+    def cut(self) -> None:
+        """Break all sessions at once, and listen on."""
+        for pid in self._processes():
+            with contextlib.suppress(OSError):
+                what = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if what.startswith(b"sshd: ") and b"[listener]" not in what:
+                    os.kill(pid, signal.SIGKILL)
+
     def stop(self) -> None:
         """Go away with all sessions and files."""
         self.kill()

@@ -5,7 +5,10 @@ What trainings do otherwise they do by ssh, too: see ``pytest_generate_tests`` i
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,3 +87,37 @@ def test_airflow_and_the_cluster_need_not_share_a_folder(
         assert attempt.cursor_to == 5
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "apps").exists()
+
+
+SLOW = """#!/bin/sh
+cat > ~/script
+touch ~/begun
+sleep 2
+exec {sbatch} "$@" < ~/script
+"""
+
+
+def test_an_sbatch_whose_session_breaks_is_waited_for(
+    slurm: Any, tmp_path: Path, fragile: sshd.Sshd
+) -> None:
+    """It goes on where it is; who did not wait for it would submit a second job."""
+    (fragile.home / "bin").mkdir()
+    (fragile.home / ".bash_profile").write_text("PATH=~/bin:$PATH\n")
+    slow = fragile.home / "bin" / "sbatch"
+    slow.write_text(SLOW.format(sbatch=shutil.which("sbatch")))
+    slow.chmod(0o755)
+
+    def breaks() -> None:
+        limit = time.monotonic() + 30
+        while not (fragile.home / "begun").exists() and time.monotonic() < limit:
+            time.sleep(0.05)
+        fragile.cut()
+
+    training = Training(slurm, tmp_path, {"ssh_conn_id": "fragile"})
+    with ThreadPoolExecutor(1) as threads:
+        broken = threads.submit(breaks)
+        training.begin(steps=5)
+        broken.result()
+    assert training.ends().cause is None
+    assert len(training.events("submit_intended")) == 1
+    assert slurm.run("squeue", "--me", "--noheader", "--states=all", "--format=%j") == training.app

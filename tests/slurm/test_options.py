@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,18 @@ def test_a_reservation_is_asked_for(slurm: Any, submitted: Any) -> None:
         slurm.clear()
         slurm.run("scontrol", "delete", "reservationname=conference")
     assert told["Reservation"] == "conference"
+
+
+def test_an_apps_folder_may_be_called_as_people_like(slurm: Any, tmp_path: Path) -> None:
+    """Slurm fills in what follows a % in the name of an output."""
+    scheduler = Slurm("test", tmp_path / "100%j of it's", Local())
+    gateway = Gateway({"slurm": lambda session, **_: scheduler})
+    prepared = gateway.prepare("utils.echo", ["--msg", "here"], "slurm")
+    handle, limit = gateway.submit(prepared, "odd"), time.monotonic() + 30
+    while not gateway.status(handle).terminal and time.monotonic() < limit:
+        time.sleep(0.2)
+    assert gateway.read_log(handle)[0] == "here\n"
+    assert (tmp_path / "100%j of it's" / "odd" / "logs" / "batch").exists()
 
 
 def test_what_no_node_suits_is_refused_and_leaves_no_app(slurm: Any, tmp_path: Path) -> None:

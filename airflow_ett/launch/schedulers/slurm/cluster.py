@@ -53,12 +53,15 @@ class Cluster:
         if job is not None:
             return job
         noted = folder.job_id()
-        if noted is not None:
+        if noted is not None and noted != known:
             _remember(self._numbers, folder.path, noted)
-            return self._numbered(folder, noted) if noted != known else None
-        job = self.asking.named(folder.path.name) or self._accounted(folder)
-        if job is not None:
-            self.note(folder, job.id)
+            job = self._numbered(folder, noted)
+        if job is None:  # whoever submitted it again may have died before noting that
+            job = self.asking.named(folder.path.name)
+            if job is None and noted is None:
+                job = self._accounted(folder)
+            if job is not None:
+                self.note(folder, job.id)
         return job
 
     def note(self, folder: Folder, job_id: int) -> None:

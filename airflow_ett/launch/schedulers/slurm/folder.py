@@ -7,6 +7,8 @@ where workers and triggerers reach it by ssh::
     task        what each node runs, with the app's environment: for its owner alone
     job         number of the Slurm job, once known
     cancel      made when its end was asked for
+    over        number of the job whose end was told, which a slurmctld that is killed may forget:
+                then it begins again, and leaves at once
     lock        held while it is submitted (by ssh, ``lock.busy`` by what is run meanwhile, too)
     logs/       one file per replica, and ``batch``: what Slurm itself and the batch script say
 
@@ -76,9 +78,7 @@ class Folder:
 
     def job_id(self) -> int | None:
         """Return the number of the Slurm job, None while nobody has noted it."""
-        with contextlib.suppress(*_MISSING, ValueError):
-            return int(self.files.read(self.path / "job"))
-        return None
+        return self._number("job")
 
     def note_job(self, job_id: int) -> None:
         """Note the number of the Slurm job."""
@@ -96,9 +96,20 @@ class Folder:
         """Note that the app's end was asked for."""
         self.files.write(self.path / "cancel", "")
 
+    def note_over(self, job_id: int) -> None:
+        """Note that the app's job has ended for good; where that cannot be written, it is not."""
+        with contextlib.suppress(OSError):
+            if self._number("over") != job_id:
+                self.files.write(self.path / "over", f"{job_id}\n")
+
     def age_s(self, now_s: float) -> float:
         """Return how long ago the app was written down, in seconds."""
         return now_s - self.files.stat(self.path / "app.json").mtime_s
+
+    def _number(self, name: str) -> int | None:
+        with contextlib.suppress(*_MISSING, ValueError):
+            return int(self.files.read(self.path / name))
+        return None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -106,3 +117,11 @@ class Folder:
         self.files.make(self.path)
         with self.files.locked(self.path / "lock"):
             yield
+
+
+def pattern(path: Path, task: str = "") -> str:
+    """Return a file's path as Slurm takes an output's: what follows a % would be replaced.
+
+    ``task`` is what to add to its name, as such a pattern.
+    """
+    return str(path).replace("%", "%%") + task

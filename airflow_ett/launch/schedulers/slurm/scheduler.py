@@ -35,9 +35,10 @@ from airflow_ett.launch.schedulers.local_detached import GRACE_KEY
 from airflow_ett.launch.schedulers.logs import Output
 from airflow_ett.launch.schedulers.outputs import Outputs
 from airflow_ett.launch.schedulers.slurm import gres, session
+from airflow_ett.launch.schedulers.slurm.answers import Job
 from airflow_ett.launch.schedulers.slurm.avoidance import avoiding, exclusions, refuses_hosts
 from airflow_ett.launch.schedulers.slurm.cluster import Cluster, cluster
-from airflow_ett.launch.schedulers.slurm.folder import SAFE_NAME, Folder, Shape
+from airflow_ett.launch.schedulers.slurm.folder import SAFE_NAME, Folder, Shape, pattern
 from airflow_ett.launch.schedulers.slurm.options import RUN_OPTIONS, Opts, sbatch_options
 from airflow_ett.launch.schedulers.slurm.script import batch_script, task_script
 from airflow_ett.launch.schedulers.slurm.states import state_of, status_of
@@ -84,10 +85,6 @@ class Slurm(Outputs, Scheduler[Opts]):  # type: ignore[misc]
 
     def _validate(self, app: AppDef, scheduler: str, cfg: Mapping[str, Any]) -> None:
         """Refuse what could not run here. Resources need not be given."""
-        cwd = cfg.get("cwd")
-        if cwd is not None and not Path(str(cwd)).is_absolute():
-            problem = f"cwd: {cwd!r} is no absolute path, and nodes know no other"
-            raise InvalidRunConfigException(problem, "cwd", cfg)
         if len(app.roles) != 1:
             names = ", ".join(role.name for role in app.roles) or "none"
             raise ValueError(f"an app has one role here, not {len(app.roles)} ({names})")
@@ -114,7 +111,7 @@ class Slurm(Outputs, Scheduler[Opts]):  # type: ignore[misc]
             "--export=NONE",
             f"--job-name={app.name}",
             f"--chdir={cwd}",
-            f"--output={folder.batch_log}",
+            f"--output={pattern(folder.batch_log)}",
             "--open-mode=append",
             *sbatch_options(cfg, role.resource, role.num_replicas, grace_s),
         )
@@ -166,11 +163,14 @@ class Slurm(Outputs, Scheduler[Opts]):  # type: ignore[misc]
             return None
         at, folder = self._app(app_id)
         shape = at.shape(folder)
-        job = at.job(folder) if shape else None
+        job = _settled(at, folder) if shape else None
         if shape is None or job is None:
             return None
         asked = state_of(job) == "FAILED" and folder.cancelled()
-        return status_of(job, shape.role, shape.replicas, asked=asked)
+        status = status_of(job, shape.role, shape.replicas, asked=asked)
+        if status.terminal and not status.may_return:
+            folder.note_over(job.id)
+        return status
 
     def avoiding(self, cfg: Mapping[str, Any], hosts: Sequence[str]) -> Mapping[str, Any]:
         """Return run options by which an app comes to none of ``hosts`` that it can do without."""
@@ -242,6 +242,16 @@ def _parsed(app_id: str) -> tuple[str, str] | None:
     conn_id, _, name = app_id.rpartition(":")
     sound = SAFE_NAME.fullmatch(name) and (not conn_id or is_connection(conn_id))
     return (conn_id, name) if sound else None
+
+
+def _settled(at: Cluster, folder: Folder) -> Job | None:
+    """Return an app's job, None once nobody submits one: sbatch may outlive who runs it."""
+    job = at.job(folder)
+    if job is None and folder.job_id() is None:
+        with folder.locked():
+            at.asking.forget()
+            job = at.job(folder)
+    return job
 
 
 def _argv(request: Request, which: int = 0) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from torchx.specs import Role, macros
 
 from airflow_ett.errors import LaunchError
-from airflow_ett.launch.schedulers.slurm.folder import Folder
+from airflow_ett.launch.schedulers.slurm.folder import Folder, pattern
 
 RANK0_VARIABLE = "TORCHX_RANK0_HOST"
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _TASK = """#!/bin/bash
 # What each node of app {app} runs.
-{exports}
+{first}{exports}
 cd {cwd} || exit
 {setup}
 [ ! -e "$1" ] || exit 143
@@ -32,31 +32,31 @@ cd {cwd} || exit
 """
 
 # With several nodes the first that fails has the others end, which srun itself would kill at once.
-_ONE_OF_SEVERAL = """trap : TERM
-{command}
-code=$?
-[ "$code" = 0 ] || scancel --batch --signal=USR2 "$SLURM_JOB_ID"
-exit "$code"
+# It may fail before its trainers are up, when PATH and variables are no longer Slurm's.
+_ONE_OF_SEVERAL = """tell="$(command -v scancel) --batch --signal=USR2 $SLURM_JOB_ID"
+trap '[ $? = 0 ] || '"$tell" EXIT
 """
 
 # USR1 says that somebody wants the job's end: Slurm itself would leave KillWait to the trainers,
 # which have been promised more. USR2 says that a node has failed, HUP that the time limit is as
 # near as the trainers' grace is long (or that the job is preempted, where the cluster is set so).
 # SIGTERM is Slurm's own; srun has it, too, and ends by itself. Who is not up yet when SIGTERM is
-# sent does not get it, and finds the file then. scancel may try for half a minute what can no
+# sent does not get it, and finds the file then. An srun that waits for its step, where the node is
+# not rid of another one, hears of no signal to it. scancel may try for half a minute what can no
 # longer be done, and a signal would end the last wait with a code of its own.
 _BATCH = """#!/bin/bash
 # App {app} of airflow-ett.
 folder={folder}
+asked= failed= limit= told=
 trap asked=1 USR1
 trap failed=1 USR2
 trap limit=1 HUP
 trap : TERM
-if [ ! -e "$folder/job" ]; then
+if [ "$(cat "$folder/job" 2>/dev/null)" != "$SLURM_JOB_ID" ]; then
   echo "$SLURM_JOB_ID" > "$folder/.job.$SLURM_JOB_ID"
   mv "$folder/.job.$SLURM_JOB_ID" "$folder/job"
 fi
-if [ -e "$folder/cancel" ]; then
+if [ -e "$folder/cancel" ] || [ "$(cat "$folder/over" 2>/dev/null)" = "$SLURM_JOB_ID" ]; then
   scancel "$SLURM_JOB_ID"
   exit 143
 fi
@@ -72,7 +72,9 @@ while kill -0 "$step" 2>/dev/null; do
     (
       scancel --signal=TERM "$SLURM_JOB_ID"
       sleep {grace}
-      exec scancel --signal=KILL "$SLURM_JOB_ID.0"
+      scancel --signal=KILL "$SLURM_JOB_ID.0"
+      sleep 2
+      kill -KILL "$step"
     ) &
   fi
   wait "$step"
@@ -105,7 +107,7 @@ _LATE_S = 120
 
 def batch_script(app: str, folder: Folder, role: Role, grace_s: int) -> str:
     """Return what ``sbatch`` reads from stdin."""
-    output = str(folder.log(role.name, "%t"))
+    output = pattern(folder.log(role.name, ""), "%t")
     return _BATCH.format(
         app=app,
         folder=shlex.quote(str(folder.path)),
@@ -128,13 +130,14 @@ def task_script(app: str, role: Role, cwd: str, setup: str | None) -> str:
         img_root=cwd, app_id=app, replica_id=_REPLICA, rank0_env=RANK0_VARIABLE
     ).apply(role)
     command = " ".join(_quoted(app, part) for part in (filled.entrypoint, *filled.args))
-    several = _ONE_OF_SEVERAL.format(command=command)
+    several = role.num_replicas > 1
     return _TASK.format(
         app=app,
+        first=_ONE_OF_SEVERAL if several else "",
         exports="\n".join(_exports(app, filled.env)),
         cwd=shlex.quote(cwd),
         setup=setup or "",
-        run=several if role.num_replicas > 1 else f"exec {command}",
+        run=f"trap : TERM\n{command}" if several else f"exec {command}",
     )
 
 

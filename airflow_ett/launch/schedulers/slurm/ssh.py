@@ -85,7 +85,13 @@ class Ssh:
         session = self._session()
         if not session.state_dir and wanted == config.airflow_home() / "ett" / "slurm":
             return session.login.path(_STATE_DIR)
-        return session.login.path(session.state_dir or str(wanted))
+        path = session.login.path(session.state_dir or str(wanted))
+        if not path.is_absolute():
+            raise LaunchError(
+                f"slurm_state_dir: {session.state_dir!r}, of {session.name}, is no absolute path, "
+                "nor does it begin with ~/"
+            )
+        return path
 
     def address(self, path: Path) -> str:
         """See :class:`Transport`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from airflow_ett.launch.schedulers.slurm.hostlist import expand
@@ -73,6 +74,12 @@ def _connection(conn_id: str) -> str | None:
     return "can be no part of a handle: name a connection by letters, digits and . _ - alone"
 
 
+def _cwd(path: str) -> str | None:
+    if PurePosixPath(path).is_absolute():
+        return None
+    return "is no absolute path, and nodes know no other"
+
+
 def _grace(seconds: int) -> str | None:
     return "seconds are no time to give" if seconds < 0 else None
 
@@ -84,5 +91,6 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "nodelist": _nodes,
     "exclude": _nodes,
     "grace_s": _grace,
+    "cwd": _cwd,
     "ssh_conn_id": _connection,
 }

@@ -90,6 +90,18 @@ def test_a_number_that_is_noted_anew_counts_where_the_old_one_is_gone(
     assert at.job(app) is None
 
 
+def test_a_job_that_nobody_noted_is_found_by_name_where_the_noted_one_is_gone(
+    there: Counted, tmp_path: Path
+) -> None:
+    """An app that slurmctld had lost was submitted again, by one who died right after that."""
+    app = folder(tmp_path, there, 40)
+    there.jobs = {41: "app-1"}
+    job = Cluster(there).job(app)
+    assert job is not None
+    assert job.id == 41
+    assert app.job_id() == 41
+
+
 def test_a_folder_that_cannot_be_read_is_no_app_that_is_missing(
     there: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,32 @@ def test_a_name_is_submitted_once_whoever_died_in_between(slurm: Slurm, cluster:
     assert len(cluster.asked("sbatch")) == 1
 
 
+def test_who_looks_for_an_app_waits_for_an_sbatch_that_nobody_heard_the_end_of(
+    tmp_path: Path,
+) -> None:
+    """By ssh a session may break, or a minute pass, and sbatch goes on on the login node."""
+
+    class Slow(Cluster):
+        @contextlib.contextmanager
+        def locked(self, path: Path) -> Iterator[None]:
+            with super().locked(path):
+                if self.asked("sbatch"):
+                    self.jobs[40] = ("app-1", "RUNNING")
+                yield
+
+        def run(self, argv: Sequence[str], input: str | None = None) -> Result:
+            result = super().run(argv, input)
+            if argv[0] == "sbatch":
+                self.jobs.clear()
+                raise LaunchError("cut off")
+            return result
+
+    there = Slow()
+    gateway = Gateway({"slurm": lambda session, **_: Slurm(session, tmp_path, there)})
+    prepared = gateway.prepare("utils.echo", [], "slurm")
+    assert gateway.submit(prepared, "app-1") == "slurm://ett/app-1"
+
+
 def test_a_job_that_only_the_accounts_know_is_found_by_name(slurm: Slurm, cluster: Cluster) -> None:
     cluster.answers["sbatch"] = LaunchError("no answer")
     with pytest.raises(LaunchError):
@@ -209,6 +236,15 @@ def test_what_cannot_run_as_one_job_is_refused_before(cluster: Cluster, tmp_path
         gateway.prepare("utils.echo", [], "slurm", {"cwd": "here"})
 
 
+def test_an_option_may_be_spelled_as_torchx_has_it_too(cluster: Cluster, tmp_path: Path) -> None:
+    """An app that is looked for under another id than it has is submitted twice."""
+    gateway = Gateway({"slurm": lambda session, **_: Slurm(session, tmp_path, cluster)})
+    cfg = {"sshConnId": "hpc", "excludeFailedNodes": False}
+    prepared = gateway.prepare("utils.echo", [], "slurm", cfg, avoid=["n1"])
+    assert gateway.app_id(prepared, "app-1") == "hpc:app-1"
+    assert prepared.cfg == {"ssh_conn_id": "hpc", "exclude_failed_nodes": False}
+
+
 def test_torchx_sees_the_same(slurm: Slurm) -> None:
     submit(slurm, num_replicas=2)
     described = slurm.describe("app-1")
@@ -273,3 +309,17 @@ def test_what_is_left_of_a_refused_job_is_no_app(cluster: Cluster, tmp_path: Pat
         with pytest.raises(LaunchError, match=r"sbatch refused app app-1: .*not available"):
             submit(slurm)
     assert slurm.detail("app-1") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [("RUNNING", False), ("COMPLETED", True), ("FAILED", True), ("PREEMPTED", False)],
+)
+def test_an_end_that_was_told_is_noted_unless_slurm_may_requeue(
+    slurm: Slurm, cluster: Cluster, state: str, over: bool
+) -> None:
+    app_id = submit(slurm)
+    cluster.jobs[40] = ("app-1", state)
+    cluster.calls.clear()
+    assert slurm.detail(app_id) is not None
+    assert Path(str(slurm.output(app_id, "r", 0))).parents[1].joinpath("over").exists() == over

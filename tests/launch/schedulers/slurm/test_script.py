@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -79,21 +80,34 @@ def test_each_node_has_its_own_number_and_the_first_ones_address() -> None:
     assert env["NODE"] == "n 3"
 
 
-def test_of_several_nodes_the_one_that_fails_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "cwd", "setup", "code"),
+    [
+        ("exit 0", "/", None, 0),
+        ("exit 7", "/", None, 7),
+        ("exit 7", "/", "unset SLURM_JOB_ID; PATH=/usr/bin:/bin", 7),
+        ("exit 0", "/no such/folder", None, 1),
+        ("exit 0", "/", "exit 3", 3),
+    ],
+)
+def test_of_several_nodes_the_one_that_fails_says_so(
+    tmp_path: Path, what: str, cwd: str, setup: str | None, code: int
+) -> None:
+    """Also one that fails before its trainers are up; the others would wait for it."""
     scancel = tmp_path / "scancel"
     scancel.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
     scancel.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    for code, told in ((0, False), (7, True)):
-        two = Role("r", "", entrypoint="sh", args=["-c", f"exit {code}"], num_replicas=2)
-        done = subprocess.run(
-            ("bash", "-c", task_script("app", two, "/", None)),
-            env={"PATH": path, "SLURM_JOB_ID": "41"},
-            check=False,
-        )
-        assert done.returncode == code
-        assert (tmp_path / "told").exists() is told
-    assert (tmp_path / "told").read_text() == "--batch --signal=USR2 41\n"
+    two = Role("r", "", entrypoint="sh", args=["-c", what], num_replicas=2)
+    done = subprocess.run(
+        ("bash", "-c", task_script("app", two, cwd, setup)),
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "41"},
+        check=False,
+    )
+    told = tmp_path / "told"
+    assert done.returncode == code
+    assert (told.read_text() if told.exists() else "") == (
+        "--batch --signal=USR2 41\n" if code else ""
+    )
 
 
 def test_a_setup_runs_first_and_knows_the_variables(tmp_path: Path) -> None:
@@ -147,13 +161,16 @@ mv {folder}/.asked {folder}/asked""",
 def runs_to_its_limit(folder: Path, code: int, **what: Any) -> tuple[int, str]:
     """Run a batch script whose trainers end with ``code`` when its time limit is near.
 
+    What a login has set besides means nothing to it.
+
     Return how it ended, and what it asked scontrol for; Slurm ends it once it has.
     """
     for name, body in COMMANDS.items():
         path = folder / name
         path.write_text("#!/bin/bash\n" + body.format(code=code, folder=folder) + "\n")
         path.chmod(0o755)
-    environ = {"SLURM_JOB_ID": "41", "SLURMD_NODENAME": "n1"}
+    login = dict.fromkeys(("asked", "failed", "limit", "told"), "1")
+    environ = {"SLURM_JOB_ID": "41", "SLURMD_NODENAME": "n1", **login}
     batch = subprocess.Popen(
         ("bash", "-c", batch_script("app", Folder(folder), role(**what), 5)),
         env={"PATH": f"{folder}:{os.environ['PATH']}", **environ},
@@ -175,6 +192,41 @@ def runs_to_its_limit(folder: Path, code: int, **what: Any) -> tuple[int, str]:
 
 def test_what_ended_for_its_time_limit_waits_for_slurm_to_say_so(tmp_path: Path) -> None:
     assert runs_to_its_limit(tmp_path, 7) == (7, "update JobId=41 TimeLimit=1")
+
+
+def test_a_job_notes_its_number_also_over_one_that_slurm_has_lost(tmp_path: Path) -> None:
+    app = Folder(tmp_path)
+    app.note_job(7)
+    runs_to_its_limit(tmp_path, 0)
+    assert app.job_id() == 41
+
+
+def test_a_job_begins_although_one_before_it_is_over(tmp_path: Path) -> None:
+    """Slurm has forgotten that one, and the app was submitted again."""
+    Folder(tmp_path).note_over(7)
+    assert runs_to_its_limit(tmp_path, 7)[0] == 7
+
+
+def test_an_end_does_not_wait_for_a_step_that_slurm_has_yet_to_make(tmp_path: Path) -> None:
+    waits = "trap '' TERM\ntouch {folder}/waits\nwhile :; do sleep 0.02; done"
+    for name, body in {"srun": waits, "scancel": 'echo "$@" >> {folder}/told'}.items():
+        (tmp_path / name).write_text("#!/bin/bash\n" + body.format(folder=tmp_path) + "\n")
+        (tmp_path / name).chmod(0o755)
+    batch = subprocess.Popen(
+        ("bash", "-c", batch_script("app", Folder(tmp_path), role(), 1)),
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "41"},
+        start_new_session=True,
+    )
+    limit = time.monotonic() + 20
+    while not (tmp_path / "waits").exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+    batch.send_signal(signal.SIGUSR1)
+    try:
+        assert batch.wait(20) == 137
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(batch.pid, signal.SIGKILL)
+    assert (tmp_path / "told").read_text().splitlines()[-1] == "41"
 
 
 def test_what_ended_well_before_its_time_limit_ended_well(tmp_path: Path) -> None:

@@ -185,6 +185,11 @@ def test_apps_lie_where_the_connection_says_or_the_option_or_at_home(
         monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", sshd.uri(slurm_state_dir=extra))
         assert Ssh("elsewhere").state_dir(Path("/of/the/option")) == place
     assert there.address(Path("/a b/c")) == f"sftp://127.0.0.1:{sshd.port}/a%20b/c"
+    monkeypatch.setenv("AIRFLOW_CONN_RELATIVE", sshd.uri(slurm_state_dir="~me/apps"))
+    refuse(
+        "slurm_state_dir: '~me/apps', of .*'relative'.*, is no absolute path",
+        lambda: Ssh("relative").state_dir(Path("/of/the/option")),
+    )
 
 
 def test_without_airflows_provider_the_option_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ GOOD: dict[str, tuple[Any, ...]] = {
     "exclude": ("n1", "n[1-2,07],gpu-a", "n1 n2", "n1, n2"),
     "nodelist": ("n1", "/shared/nodes"),
     "grace_s": (0, 600),
+    "cwd": ("/shared/my work",),
 }
 
 BAD: dict[str, tuple[Any, ...]] = {
@@ -30,6 +31,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     "exclude": ("", "n[1-2", "--nodes"),
     "nodelist": ("n[1-2",),
     "grace_s": (-1,),
+    "cwd": ("", "here", "~/here"),
 }
 
 
