@@ -282,8 +282,15 @@ def _folder_or_uri(name: str, text: str) -> Path | str:
 
 def _object(name: str, text: str) -> dict[str, Any]:
     """Return a JSON object, empty of an empty text."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise ConfigurationError(f"[ett] {name}", f"{twice[0]!r} is given twice")
+        return dict(pairs)
+
     try:
-        found = json.loads(text) if text.strip() else {}
+        found = json.loads(text, object_pairs_hook=once) if text.strip() else {}
     except ValueError as error:
         raise ConfigurationError(f"[ett] {name}", f"is no JSON: {error}") from error
     if not isinstance(found, dict):
@@ -312,8 +319,16 @@ def _reader(environ: Mapping[str, str]) -> Callable[[str], str]:
     section = dict(parser["ett"]) if parser.has_section("ett") else {}
     if environ is os.environ and _needs_airflow(section, environ):
         conf = importlib.import_module("airflow.configuration").conf
-        return lambda name: str(conf.get("ett", name, fallback="") or "")
+        return lambda name: _by_airflow(conf, name)
     return lambda name: section.get(name, "")
+
+
+def _by_airflow(conf: Any, name: str) -> str:
+    try:
+        return str(conf.get("ett", name, fallback="") or "")
+    except configparser.InterpolationError:  # it quotes the value, which may be a secret
+        problem = "cannot be read: in airflow.cfg, % is written %%"
+        raise ConfigurationError(f"[ett] {name}", problem) from None
 
 
 def _needs_airflow(section: Mapping[str, str], environ: Mapping[str, str]) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from configparser import ConfigParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,10 +74,28 @@ def test_resources_are_a_json_object_that_may_span_lines(tmp_path: Path) -> None
     assert _load(tmp_path).resources == {}
     (tmp_path / "airflow.cfg").write_text('[ett]\nresources = {\n  "a": {"gpu": 8},\n  "b": {}}\n')
     assert _load(tmp_path).resources == {"a": {"gpu": 8}, "b": {}}
-    for text, problem in (("[]", "must be a JSON object"), ("{'a': 1}", "is no JSON: Expecting")):
+    for text, problem in (
+        ("[]", "must be a JSON object"),
+        ("{'a': 1}", "is no JSON: Expecting"),
+        ('{"a": {"cpu": 1, "gpu": 1, "cpu": 2}}', "'cpu' is given twice"),
+    ):
         with pytest.raises(ConfigurationError, match=problem) as raised:
             _load(tmp_path, resources=text)
         assert raised.value.parameter == "[ett] resources"
+
+
+def test_a_percent_sign_that_airflow_cannot_read_is_told_without_the_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = ConfigParser()
+    conf.read_string("[ett]\napi_secret = s3cr%t\n")
+    monkeypatch.setitem(sys.modules, "airflow.configuration", SimpleNamespace(conf=conf))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.delenv("AIRFLOW__ETT__API_SECRET", raising=False)
+    with pytest.raises(ConfigurationError, match="% is written %%") as raised:
+        config.load()
+    assert raised.value.parameter == "[ett] api_secret"
+    assert "s3cr" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Detailed(Protocol):
 
 @runtime_checkable
 class KeepsOutput(Protocol):
-    """A scheduler that keeps what a replica prints in a file, where it can be read from anywhere.
+    """A scheduler that keeps what a replica prints, where it can be read on from any offset.
 
     The others' output is read through TorchX, from its first line.
     """

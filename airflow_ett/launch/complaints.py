@@ -16,7 +16,7 @@ _WORDS = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe"
     r"|gloo.*(timeout|timed out|Read error|Write error)"
     r"|remote process exited or there was a network error"
-    r"|NCCL communicator was aborted|ncclRemoteError"
+    r"|NCCL communicator was aborted|ncclRemoteError|Watchdog caught collective operation timeout"
     r"|connection to the C10d store has failed|client socket has (failed|timed out)"
     r"|failed to recv, got 0 bytes|wait timeout after",
     re.IGNORECASE | re.DOTALL,

@@ -94,4 +94,6 @@ def _entry(name: str, entry: Any) -> Named:
     cfg = entry.get("cfg", {})
     if not isinstance(cfg, dict) or not all(isinstance(options, dict) for options in cfg.values()):
         raise wrong('cfg must hold options by scheduler, such as {"slurm": {"partition": "h100"}}')
+    if any(mark in str(cfg) for mark in ("{{", "{%")):
+        raise wrong("cfg is not templated: a template goes into cfg of the task")
     return Named({**_NOT_ASKED, **numbers}, cfg)

@@ -21,9 +21,9 @@ class Supports:
 
     ``package`` is whose it is. ``exit_codes``: it tells how replicas ended, and why; ``requeues``:
     apps that it starts again are seen as attempts; ``avoids_hosts``: a relaunch stays away from
-    hosts that were lost; ``workspaces``: it takes one along. ``output`` is read from a file at any
-    offset, through TorchX from its first line, or not at all. ``ids_are_names``: an app is found
-    under its name, so that a submit may be repeated; the others are looked through for it.
+    hosts that were lost; ``workspaces``: it takes one along. ``output`` is read from any offset,
+    directly, or through TorchX from its first line, or not at all. ``ids_are_names``: an app is
+    found under its name, so that a submit may be repeated; the others are looked through for it.
     """
 
     package: str
@@ -31,7 +31,7 @@ class Supports:
     requeues: bool | None
     avoids_hosts: bool
     workspaces: bool
-    output: Literal["file", "torchx", "none"]
+    output: Literal["direct", "torchx", "none"]
     ids_are_names: bool
 
 
@@ -57,7 +57,7 @@ def reach(backend: Scheduler, cfg: Mapping[str, Any]) -> None:
         backend.list()
 
 
-def _output(backend: Scheduler) -> Literal["file", "torchx", "none"]:
+def _output(backend: Scheduler) -> Literal["direct", "torchx", "none"]:
     if isinstance(backend, KeepsOutput):
-        return "file"
+        return "direct"
     return "none" if type(backend).log_iter is Scheduler.log_iter else "torchx"

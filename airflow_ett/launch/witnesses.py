@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from signal import SIGTERM
 from typing import Any
 
 from airflow_ett.events import Event, Kind
@@ -113,11 +114,24 @@ def _by_agents(replies: Sequence[Mapping[str, Any]], events: Sequence[Event]) ->
             time_ns = _failed_ns(failing, rank.get("end_ns") or 0, events)
             terminated = 0 < stopped_ns <= time_ns
             for_peer = terminated and bool(reply.get("peer_failed"))
+            for_peer = for_peer or _stopped_by_agent(failing, reply)
             yield _End(
                 _suffered(failing, for_peer=for_peer),
                 time_ns,
                 replace(failing, terminated=terminated and not for_peer),
             )
+
+
+def _stopped_by_agent(failing: Failing, reply: Mapping[str, Any]) -> bool:
+    """Tell whether a rank got SIGTERM from its own agent, since another one of its node failed.
+
+    Where the agent had got SIGTERM before, it passed that on.
+    """
+    first, stopped_ns = reply.get("first_failure_rank"), reply.get("sigterm_received_ns")
+    if first in (None, failing.replica) or failing.killed_by != SIGTERM:
+        return False
+    ends = (rank.get("end_ns") or 0 for rank in reply.get("ranks", ()) if rank.get("rank") == first)
+    return not stopped_ns or next(ends, stopped_ns) < stopped_ns
 
 
 def _suffered(failing: Failing, *, for_peer: bool) -> _Suffered:
@@ -143,7 +157,11 @@ def _failed_ns(failing: Failing, end_ns: int, events: Sequence[Event]) -> int:
 
 def _by_others(events: Sequence[Event], replicas: Mapping[int, ReplicaStatus]) -> Failing | None:
     """Return who failed first by the trainers' and the scheduler's word."""
-    told, seen = _by_events(events), _by_scheduler(replicas)
+    told = _by_events(events)
+    node = told.node if told else None
+    if node is not None and node in replicas:
+        replicas = {node: replicas[node]}
+    seen = _by_scheduler(replicas)
     if told is None or seen is None:
         return told or seen
     code, number = told.exit_code, told.signal
@@ -174,9 +192,10 @@ def _silent(
     missing = sorted({*range(nodes), *started} - heard)
     if not missing or not (heard or nodes == 1):
         return None
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    name = f"node {missing[0]}{more}"
-    return Failing("agent", name, node=missing[0], host=started.get(missing[0]), silent=True)
+    first, *others = missing
+    if others:  # no host is blamed, and so avoided, for what another one may have begun
+        return Failing("agent", f"node {first} and {len(others)} more", silent=True)
+    return Failing("agent", f"node {first}", node=first, host=started.get(first), silent=True)
 
 
 def _by_events(events: Sequence[Event]) -> Failing | None:

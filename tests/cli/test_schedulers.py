@@ -49,7 +49,7 @@ def test_a_table_and_on_standard_error_why_one_does_not_answer(capsys: Output) -
     assert head.endswith("Answers")
     assert [row.split() for row in rows] == [
         ["chatty", "tests", "unknown", "unknown", "no", "no", "TorchX", "no", "no"],
-        ["good", "tests", "yes", "yes", "no", "no", "file", "no", "yes"],
+        ["good", "tests", "yes", "yes", "no", "no", "direct", "no", "yes"],
         ["poor", *["unknown"] * 7, "no"],
     ]
     assert "airflow-ett: chatty: could not ask chatty: OSError: no route\n" in told.err
@@ -65,7 +65,7 @@ def test_json_is_nothing_but_json(show: Callable[..., Any]) -> None:
         "requeues": True,
         "avoids_hosts": False,
         "workspaces": False,
-        "output": "file",
+        "output": "direct",
         "ids_are_names": False,
         "answers": True,
         "problem": "",

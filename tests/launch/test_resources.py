@@ -84,6 +84,7 @@ def test_what_is_left_out_is_not_asked_for() -> None:
         ({"a": {"memMB": 1.5}}, "a: memMB must be a whole number"),
         ({"a": {"cfg": {"partition": "h100"}}}, "a: cfg must hold options by scheduler"),
         ({"a": {"cfg": []}}, "a: cfg must hold options by scheduler"),
+        ({"a": {"cfg": {"slurm": {"comment": "{{ ds }}"}}}}, "a: cfg is not templated"),
         ({"a": {}, "A": {}}, "the name 'A' is given twice"),
         ({" ": {}}, "the name ' ' is empty"),
     ],

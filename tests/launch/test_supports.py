@@ -57,14 +57,14 @@ def test_each_interface_is_seen(tmp_path: Path) -> None:
         requeues=True,
         avoids_hosts=True,
         workspaces=True,
-        output="file",
+        output="direct",
         ids_are_names=True,
     )
 
 
 def test_local_detached(tmp_path: Path) -> None:
     found = supports(LocalDetached("test", tmp_path))
-    assert (found.package, found.exit_codes, found.output) == ("airflow_ett", True, "file")
+    assert (found.package, found.exit_codes, found.output) == ("airflow_ett", True, "direct")
     assert found.ids_are_names
 
 

@@ -44,6 +44,8 @@ TABLE: list[tuple[str, Sighting, Cause | None]] = [
     ("slurm time limit", Sighting("FAILED", "TIMEOUT"), Cause.TIMEOUT),
     ("slurm memory", Sighting("FAILED", "OUT_OF_MEMORY"), Cause.OUT_OF_MEMORY),
     ("node loss", Sighting("FAILED", "NODE_FAIL"), Cause.INFRASTRUCTURE),
+    ("no start on its node", Sighting("FAILED", "LAUNCH_FAILED"), Cause.INFRASTRUCTURE),
+    ("queued again unstarted", Sighting("FAILED", "REQUEUED"), Cause.INFRASTRUCTURE),
     ("supervisor lost", Sighting("FAILED", "supervisor_lost"), Cause.INFRASTRUCTURE),
     (
         "exception",

@@ -81,6 +81,42 @@ def test_an_error_told_after_the_stop_that_it_caused_goes_before_a_complaint() -
     assert found.evidence["text"] == "rank 1 on n2 raised ValueError: bad batch"
 
 
+def stopped_by_its_agent(told: dict[str, Any], *, signal: int | None = 15) -> dict[str, Any]:
+    """The reply with one more rank, which its agent has ended for the first one's failure."""
+    (first,) = told["ranks"]
+    code = None if signal else 143
+    peer = {**first, "rank": first["rank"] + 2, "exit_code": code, "signal": signal, "error": None}
+    ranks = [first, {**peer, "end_ns": first["end_ns"] + 1}]
+    return {**told, "ranks": ranks, "first_failure_rank": first["rank"]}
+
+
+@pytest.mark.parametrize("signal", [15, None])
+def test_who_was_stopped_by_its_own_agent_was_not_the_first(signal: int | None) -> None:
+    """Also where the error that came before reads like a complaint: it is the trainer's own."""
+    found = verdict(stopped_by_its_agent(complains(), signal=signal), hosts=("n1",))
+    assert found.cause is Cause.APPLICATION
+    assert found.evidence["replica"] == 0
+
+
+def test_who_was_stopped_by_its_own_agent_was_not_the_first_by_whatever_clock() -> None:
+    dead = stopped_by_its_agent(reply(0, signal=9, end_ns=50))
+    found = verdict(stopped_by_its_agent(complains(1, end_ns=5)), dead)
+    assert found.cause is Cause.INFRASTRUCTURE
+    assert found.evidence["text"] == "rank 0 on n1 was killed by signal 9 (SIGKILL)."
+
+
+def test_sigterm_from_elsewhere_is_passed_on_and_stays_the_first() -> None:
+    told = stopped_by_its_agent(complains(sigterm=3))
+    assert verdict(told).cause is Cause.PREEMPTED
+
+
+def test_a_trainers_own_error_goes_with_the_exit_code_of_its_own_node() -> None:
+    events = [started(1, "b"), replace(failure(1, VALUE_ERROR, 5), writer="a1")]
+    replicas = (ReplicaStatus("t", 0, "FAILED", 137), ReplicaStatus("t", 1, "FAILED", 1))
+    found = verdict(events=events, replicas=replicas)
+    assert (found.evidence["node"], found.evidence["exit_code"]) == (1, 1)
+
+
 def test_a_complaint_goes_before_a_mere_stop_for_it() -> None:
     stopped = reply(1, exit_code=143, end_ns=30, sigterm=20) | {"peer_failed": True}
     assert verdict(complains(end_ns=18), stopped).evidence["replica"] == 0
@@ -107,7 +143,8 @@ def test_a_node_is_known_by_its_agents_start_where_the_scheduler_tells_of_none()
 
 def test_of_several_nodes_without_a_word_it_says_how_many() -> None:
     found = verdict(complains(), hosts=("n1", "n2", "n3"))
-    assert "node 1 and 1 more on n2 ended without a word" in found.evidence["text"]
+    assert "node 1 and 1 more ended without a word" in found.evidence["text"]
+    assert found.evidence["host"] is None
 
 
 def test_a_lost_node_is_named_by_the_schedulers_word_alone() -> None:
@@ -155,6 +192,7 @@ def test_all_that_was_stopped_from_elsewhere_blames_no_silent_node() -> None:
         ("RendezvousConnectionError", "The connection to the C10d store has failed."),
         ("torch.distributed.DistNetworkError", "failed to recv, got 0 bytes"),
         ("DistBackendError", "NCCL error: remote process exited or there was a network error"),
+        ("DistBackendError", "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(…)"),
         ("RuntimeError", "[gloo/transport/tcp/unbound_buffer.cc:133] Timed out waiting 30000ms"),
         ("RuntimeError", "[pair.cc:547] Read error [10.0.0.2]:1: Connection reset by peer"),
     ],

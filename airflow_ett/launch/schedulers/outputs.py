@@ -1,4 +1,4 @@
-"""How TorchX reads what a replica prints, for schedulers of ours: each keeps it in one file."""
+"""How TorchX reads what a replica prints, for schedulers of ours."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Outputs:
     ) -> Iterable[str]:
         """Yield a replica's lines; ``should_tail`` goes on until the app has ended.
 
-        stdout and stderr share one file, so only both together can be had. Times are ignored.
+        stdout and stderr are kept together, so only both can be had. Times are ignored.
         """
         if streams not in (None, Stream.COMBINED):
             raise ValueError(
-                f"{self.backend} keeps stdout and stderr in one file; ask for Stream.COMBINED"
+                f"{self.backend} keeps stdout and stderr in one; ask for Stream.COMBINED"
             )
 
         def over() -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
+from requests.exceptions import RequestException
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse
 from torchx.schedulers.docker_scheduler import (
     LABEL_APP_ID,
@@ -85,23 +86,32 @@ class Docker(Outputs, DockerScheduler):  # type: ignore[misc]
         """Submit the app and return its id, which is its name.
 
         A submit that was broken off is gone on with. Raises :class:`LaunchError` when the app
-        exists already, or Docker refuses it: then nothing of it is left.
+        exists already, or Docker refuses it: then nothing of it is left. Nor is it where an answer
+        was lost: what might have started unseen must not train beside the next submission.
         """
         job: DockerJob = dryrun_info.request
-        there = self._containers(job.app_id)
-        if there and status_of(there).raw != "unstarted":
-            raise LaunchError(f"app {job.app_id} exists already")
+        self._refuse_existing(job.app_id)
         for image in sorted({container.image for container in job.containers}):
             self._pull(image)
         ensure_network(self._docker_client)
+        self._refuse_existing(job.app_id)  # a pull may take long enough for another to submit it
         try:
             self._start(job)
-        except APIError:
-            for one in self._containers(job.app_id):
-                with contextlib.suppress(APIError):
-                    self._docker_client.api.remove_container(one["Id"], force=True)
+        except (APIError, RequestException):
+            with contextlib.suppress(RequestException):
+                self._remove(job.app_id)
             raise
         return str(job.app_id)
+
+    def _remove(self, app_id: str) -> None:
+        for one in self._containers(app_id):
+            with contextlib.suppress(APIError):
+                self._docker_client.api.remove_container(one["Id"], force=True)
+
+    def _refuse_existing(self, app_id: str) -> None:
+        there = self._containers(app_id)
+        if there and status_of(there).raw != "unstarted":
+            raise LaunchError(f"app {app_id} exists already")
 
     def _pull(self, image: str) -> None:
         """Have the newest image of a name; what cannot be had must be there."""
@@ -119,7 +129,10 @@ class Docker(Outputs, DockerScheduler):  # type: ignore[misc]
                 ) from refused
 
     def _start(self, job: DockerJob) -> None:
-        """Have every container, then start all: who does both at once makes one app of it."""
+        """Have every container, then start all: who does both at once makes one app of it.
+
+        The Engine would start one again that has ended since.
+        """
         api = self._docker_client.api
         for one in job.containers:
             try:
@@ -128,7 +141,9 @@ class Docker(Outputs, DockerScheduler):  # type: ignore[misc]
                 if error.status_code != _CONFLICT:
                     raise
         for one in job.containers:
-            api.start(one.kwargs["name"])
+            name = one.kwargs["name"]
+            if api.inspect_container(name)["State"]["Status"] == "created":
+                api.start(name)
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return the app as TorchX shows it, or None when there is none of that id."""

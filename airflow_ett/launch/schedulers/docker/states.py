@@ -78,9 +78,9 @@ def status_of(containers: Sequence[Inspected]) -> SchedulerStatus:
     )
 
 
-def _place(one: Inspected) -> tuple[str, int]:
+def _place(one: Inspected) -> tuple[int, int]:
     """Return by what containers are sorted: their roles as they were made, and by number."""
-    return str(one["Created"]), int(one["Config"]["Labels"][LABEL_REPLICA_ID])
+    return time_ns(str(one["Created"])) or 0, int(one["Config"]["Labels"][LABEL_REPLICA_ID])
 
 
 def _replica(one: Inspected, *, asked: bool) -> ReplicaStatus:

@@ -15,9 +15,10 @@ Volcano's preemption       condition ``Ready``, reason ``Evict``, then the pod g
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 ROLE_LABEL = "torchx.pytorch.org/role-name"
@@ -55,7 +56,6 @@ class Job:
 
     app: str
     uid: str
-    queue: str
     phase: str
     text: str
     retries: int
@@ -85,7 +85,6 @@ class Pod:
     waits: Word | None
     ended: Word | None
     going_ns: int | None
-    container: str
 
 
 def read_job(said: Mapping[str, Any]) -> Job:
@@ -95,7 +94,6 @@ def read_job(said: Mapping[str, Any]) -> Job:
     return Job(
         app=meta["name"],
         uid=meta.get("uid", ""),
-        queue=spec.get("queue", ""),
         phase=state.get("phase", ""),
         text=state.get("message", ""),
         retries=status.get("retryCount", 0),
@@ -130,7 +128,6 @@ def read_pod(said: Mapping[str, Any]) -> Pod:
         waits=_waits(status, state, scheduled),
         ended=_ended(status, ended, conditions),
         going_ns=_ns(meta.get("deletionTimestamp")),
-        container=container,
     )
 
 
@@ -216,10 +213,18 @@ def _ns(text: str | None) -> int | None:
 
 
 def time_ns(text: str) -> int:
-    """Return a time of Kubernetes in UTC nanoseconds. Raises ``ValueError``."""
-    whole, _, rest = text.rstrip("Z").partition(".")
-    seconds = datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
-    return int(seconds.timestamp()) * 1_000_000_000 + int(f"{rest:0<9}"[:9])
+    """Return a time of Kubernetes in UTC nanoseconds. Raises ``ValueError``.
+
+    The API server writes UTC, a node the times of its containers' lines in its own zone.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no time of Kubernetes")
+    seconds = int(datetime.fromisoformat(f"{found[1]}{found[3]}").timestamp())
+    return seconds * 1_000_000_000 + int((found[2] or "").ljust(9, "0"))
+
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def _whole(text: object) -> int:

@@ -107,9 +107,13 @@ class Api:
         return list(self._core("list_namespaced_event", namespace, field_selector=which)["items"])
 
     def abort(self, namespace: str, name: str) -> None:
-        """Have Volcano end a job's pods and keep the job, in the way in which TorchX does."""
+        """Have Volcano end a job's pods and keep the job, in the way in which TorchX does.
+
+        It ends those of a job that somebody has deleted by itself.
+        """
         body = {"status": {"state": {"phase": "Aborted"}}}
-        self._custom("patch_namespaced", _JOBS, namespace, "_status", name=name, body=body)
+        with _absent():
+            self._custom("patch_namespaced", _JOBS, namespace, "_status", name=name, body=body)
 
     def put_secret(self, namespace: str, secret: Thing) -> None:
         """Make a Secret, or replace the one of its name."""
@@ -166,6 +170,9 @@ class Api:
             data: bytes = answer.data
             return data
         except ApiException as error:
+            if error.status == _EXPIRED:
+                with self._lock:
+                    self._client = None  # the next request reads them again
             raise LaunchError(_told(error)) from error
         except (HTTPError, OSError) as error:
             problem = f"the API server at {self.server} gave no answer: {error}"
@@ -224,8 +231,10 @@ def _told(error: ApiException) -> str:
     return f"the API server refused ({error.status}): {told}{_ADVICE.get(error.status, '')}"
 
 
+_EXPIRED = 401
+
 _ADVICE: Mapping[int | None, str] = {
-    401: ". Its credentials have expired, or are of another cluster",
+    _EXPIRED: ". Its credentials have expired, or are of another cluster",
     403: ". What it must allow is listed in docs/kubernetes.md (Rights)",
 }
 

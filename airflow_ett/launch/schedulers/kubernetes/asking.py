@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_ett.errors import LaunchError
@@ -26,7 +26,7 @@ from airflow_ett.launch.schedulers.kubernetes.answers import (
     read_pod,
 )
 from airflow_ett.launch.schedulers.kubernetes.api import Api
-from airflow_ett.launch.schedulers.kubernetes.states import Seen, ended_by, state_of
+from airflow_ett.launch.schedulers.kubernetes.states import OVER, Seen, ended_by, state_of
 
 FRESH_S = 1.0
 """So old an answer may be."""
@@ -85,10 +85,12 @@ class Asking:
 
         Raises :class:`LaunchError` where the API server cannot be asked.
         """
+        # An answer may take longer than it stays fresh, and many may wait for it.
+        since_s, changes = self._clock(), self._changes
         with self._asking:
             self._watched[name] = self._clock()
             answer = self._answer
-            if answer is None or not self._serves(answer, name):
+            if answer is None or not _serves(answer, name, since_s, changes):
                 answer = self._answer = self._ask()
         if answer.away is not None:
             raise LaunchError(str(answer.away)) from answer.away.__cause__
@@ -100,10 +102,6 @@ class Asking:
         An answer that is under way may tell of the time before.
         """
         self._changes += 1
-
-    def _serves(self, answer: _Answer, name: str) -> bool:
-        young = self._clock() - answer.time_s < FRESH_S
-        return name in answer.asked and young and answer.changes == self._changes
 
     def _ask(self) -> _Answer:
         now_s, changes = self._clock(), self._changes
@@ -117,7 +115,8 @@ class Asking:
         try:
             jobs = [read_job(said) for said in self._api.jobs(self._namespace, open_ones)]
             pods = [read_pod(said) for said in self._api.pods(self._namespace, open_ones)]
-            apps = {job.app: self._seen(job, pods) for job in jobs}
+            ours = {job.app: job for job in [*_deleted(pods), *jobs] if job.app in open_ones}
+            apps = {app: self._seen(job, pods) for app, job in ours.items()}
         except LaunchError as error:
             return _Answer(now_s, changes, watched, {}, error)
         self._ended |= {app: seen for app, seen in apps.items() if seen.over}
@@ -162,6 +161,23 @@ class Asking:
                 if word := read_events(self._api.events(self._namespace, pod), since_ns):
                     return word
         return None
+
+
+def _serves(answer: _Answer, name: str, since_s: float, changes: int) -> bool:
+    """Tell whether an answer is one to what was asked at ``since_s``, after so many changes."""
+    young = since_s - answer.time_s < FRESH_S
+    return name in answer.asked and young and answer.changes >= changes
+
+
+def _deleted(pods: Iterable[Pod]) -> Iterator[Job]:
+    """Yield a job for each pod that lives, to stand for one that somebody has deleted.
+
+    Its pods have their grace yet: until then another training must not begin in its place.
+    """
+    for pod in pods:
+        if pod.phase not in OVER:
+            text = "it was deleted, and its pods have not ended yet"
+            yield Job(pod.app, "", "Terminating", text, pod.run or 0, None, ())
 
 
 def _untold(pod: Pod | None) -> bool:

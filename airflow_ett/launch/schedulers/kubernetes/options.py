@@ -77,8 +77,8 @@ def problems(cfg: Mapping[str, Any]) -> list[str]:
     names = ("queue", "namespace", "service_account", "priority_class")
     found = [name_problem(f"{name}:", str(cfg[name])) for name in names if cfg.get(name)]
     pod = cfg.get("pod") or {}
-    found += [f"pod: {place}: no pod can be without" for place in _removed(pod)]
-    found += [f"pod: {problem}" for problem in template_problems(pod)]
+    wrong = [f"pod: {problem}" for problem in template_problems(pod)]
+    found += wrong or [f"pod: {place}: no pod can be without" for place in _removed(pod)]
     return [problem for problem in found if problem]
 
 

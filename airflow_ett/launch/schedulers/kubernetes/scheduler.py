@@ -104,8 +104,11 @@ class Kubernetes(Outputs, DockerWorkspaceMixin, Scheduler[Opts]):  # type: ignor
         try:
             made = self._api.create_job(namespace, request.job)
         except LaunchError as error:
-            if answered(error) in _NEVER:
-                with contextlib.suppress(LaunchError):
+            with contextlib.suppress(LaunchError):
+                there = None if answered(error) in _NEVER else self._api.job(namespace, app)
+                if there is not None:
+                    self._api.own_secret(namespace, app, owner_of(there))
+                else:  # one that is made yet, after a 5xx, must not train: its pods wait for this
                     self._api.delete_secret(namespace, app)
             if answered(error) == _NOT_FOUND:
                 raise LaunchError(
@@ -173,7 +176,7 @@ class Kubernetes(Outputs, DockerWorkspaceMixin, Scheduler[Opts]):  # type: ignor
 
 _USUAL_NAME = "ett-" + 28 * "x"
 
-_NEVER = frozenset({400, 401, 403, 404, 413, 422})
+_NEVER = frozenset({400, 401, 403, 404, 413, 422, 429})
 """HTTP's words for a request that has made nothing."""
 
 _NOT_FOUND = 404

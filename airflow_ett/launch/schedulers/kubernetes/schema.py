@@ -48,8 +48,9 @@ def name_problem(what: str, name: str) -> str | None:
 
 def template_problems(template: Any) -> Iterator[str]:
     """Yield what is wrong with a pod template, or with a part of one, each with its place in it."""
-    yield from _problems(template, "V1PodTemplateSpec", "")
-    if isinstance(template, Mapping):
+    misshapen = [*_problems(template, "V1PodTemplateSpec", "")]
+    yield from misshapen
+    if not misshapen:
         yield from _metadata_problems(template.get("metadata"))
         yield from _container_problems(template.get("spec"))
 

@@ -32,7 +32,7 @@ _ENDING = {"Aborting": "CANCELLED", "Terminating": "FAILED", "Completing": "SUCC
 
 _PODS = {"Succeeded": "SUCCEEDED", "Failed": "FAILED", "Running": "RUNNING", "Pending": "PENDING"}
 
-_OVER = ("Succeeded", "Failed")
+OVER = ("Succeeded", "Failed")
 
 _LOST_NS = 60 * 1_000_000_000
 """So long after its time a pod that is to be gone, and is not, is on a node that nobody reaches."""
@@ -69,7 +69,7 @@ class Seen:
     def alive(self) -> list[Pod]:
         """The pods that have not ended."""
         pods = (self.pods[name] for name in sorted(self.there) if name in self.pods)
-        return [pod for pod in pods if pod.phase not in _OVER]
+        return [pod for pod in pods if pod.phase not in OVER]
 
     @property
     def over(self) -> bool:
@@ -100,6 +100,7 @@ def status_of(seen: Seen, now_ns: int) -> SchedulerStatus:
         word = _taken(job, pods, lost, seen.there)
     waits = _why(job, seen.alive, seen.queued) if state in ("SUBMITTED", "PENDING") else None
     hopeless = _hopeless(seen.alive, now_ns) if waits else None
+    by_itself = any(pod.phase == "Failed" and pod.going_ns is None for pod in known)
     return SchedulerStatus(
         state=state,
         raw=(word or hopeless or Word(job.phase)).word,
@@ -108,7 +109,7 @@ def status_of(seen: Seen, now_ns: int) -> SchedulerStatus:
         started_ns=min((p.started_ns for p in known if p.started_ns), default=None),
         ended_ns=_end(job, pods) if state in TERMINAL_STATES else None,
         replicas=tuple(
-            _replica(task, pod, state, lost[0] if lost else None)
+            _replica(task, pod, state, lost[0] if lost else None, by_itself=by_itself)
             for task, pod in zip(job.tasks, pods, strict=True)
         ),
         message=_message(job, word or waits),
@@ -155,10 +156,15 @@ def _hopeless(pods: Sequence[Pod], now_ns: int) -> Word | None:
     return next((pod.waits for pod in late), None)
 
 
-def _replica(task: Task, pod: Pod | None, state: str, lost: Pod | None) -> ReplicaStatus:
+def _replica(
+    task: Task, pod: Pod | None, state: str, lost: Pod | None, *, by_itself: bool
+) -> ReplicaStatus:
+    """Return how one replica is; ``by_itself``: a pod has failed for which Volcano ends others."""
     if pod is None:
         return ReplicaStatus(task.role, task.replica)
     own = _PODS.get(pod.phase, "UNKNOWN")
+    if own == "FAILED" and by_itself and pod.going_ns is not None and pod.ended is None:
+        own = "CANCELLED"
     if own in ("RUNNING", "PENDING") and state in TERMINAL_STATES:
         own = "FAILED" if pod is lost or pod.ended else "CANCELLED"
     return ReplicaStatus(task.role, task.replica, own, pod.exit_code, pod.signal, pod.node)

@@ -199,7 +199,8 @@ class Engine:
     """``images`` can be pulled, ``local`` ones are there. ``holds``: a start lets it wait.
 
     ``deaf`` containers heed no SIGTERM. ``refuses_start`` is what each start is refused with.
-    ``requests`` has method and path of all that it was asked.
+    ``pulling`` is called while an image is fetched. ``requests`` has method and path of all that it
+    was asked.
     """
 
     def __init__(self) -> None:
@@ -210,6 +211,7 @@ class Engine:
         self.holds = False
         self.deaf = False
         self.refuses_start = ""
+        self.pulling: Callable[[], None] = lambda: None
         self.requests: list[tuple[str, str]] = []
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
@@ -242,6 +244,7 @@ class Engine:
 
     def pull(self, *, query: Mapping[str, str], **_: Any) -> tuple[int, Any]:
         name = f"{query['fromImage']}:{query.get('tag') or 'latest'}"
+        self.pulling()
         if name not in self.images:
             raise Refusal(404, f"pull access denied for {query['fromImage']}")
         self.local.add(name)
@@ -290,7 +293,7 @@ class Engine:
 
     def start(self, name: str, **_: Any) -> tuple[int, Any]:
         one = self.find(name)
-        if one.status != "created":
+        if one.status == "running":
             return 304, None
         if self.refuses_start:
             one.error = self.refuses_start

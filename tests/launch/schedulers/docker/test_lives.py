@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.api.client import APIClient
 from docker.client import DockerClient
+from requests.exceptions import ReadTimeout
 
 from airflow_ett.errors import LaunchError
 from airflow_ett.events import AttemptId
@@ -67,12 +69,59 @@ def test_who_submit_the_same_name_at_once_make_one_app(gateway: Gateway, engine:
     assert gateway.status("local_docker://ett/app").state == "RUNNING"
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_who_fetches_an_image_while_another_submits_and_ends_the_app_starts_none_again(
+    gateway: Gateway, engine: Engine, *, cancelled: bool
+) -> None:
+    """A cancel gives the containers other names, so that the app's own are free."""
+    prepared = training(gateway)
+
+    def overtaken() -> None:
+        engine.pulling = lambda: None
+        handle = gateway.submit(prepared, "app")
+        if cancelled:
+            gateway.cancel(handle)
+        else:
+            engine.of("app")[0].end(0)
+
+    engine.pulling = overtaken
+    handle = gateway.submit(prepared, "app")
+    assert gateway.status(handle).state == ("CANCELLED" if cancelled else "SUCCEEDED")
+    assert len(engine.of("app")) == 1
+
+
+def test_a_container_that_has_ended_is_not_started_again(gateway: Gateway, engine: Engine) -> None:
+    """The submitter had started the first container of two, and died."""
+    gateway.submit(training(gateway, "-j", "2x1"), "app")
+    first, second = engine.of("app")
+    first.end(1)
+    second.status = "created"
+    handle = gateway.submit(training(gateway, "-j", "2x1"), "app")
+    assert [replica.state for replica in gateway.status(handle).replicas] == ["FAILED", "RUNNING"]
+
+
 def test_of_an_app_that_the_engine_cannot_start_nothing_is_left(
     gateway: Gateway, engine: Engine
 ) -> None:
     engine.refuses_start = "could not select device driver with capabilities: [[compute utility]]"
     with pytest.raises(LaunchError, match="could not select device driver"):
         gateway.submit(training(gateway, "-j", "2x1", "--gpu", "1"), "app")
+    assert engine.of("app") == []
+
+
+def test_of_an_app_whose_start_was_not_answered_nothing_is_left(
+    gateway: Gateway, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two containers the first may run by then."""
+    start = APIClient.start
+
+    def lost(api: APIClient, name: str) -> None:
+        start(api, name)
+        raise ReadTimeout("timed out")
+
+    monkeypatch.setattr(APIClient, "start", lost)
+    with pytest.raises(LaunchError, match="timed out"):
+        gateway.submit(training(gateway, "-j", "2x1"), "app")
     assert engine.of("app") == []
 
 

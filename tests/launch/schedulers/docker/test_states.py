@@ -64,6 +64,12 @@ def test_times_are_of_the_first_start_and_the_last_end() -> None:
     assert status_of([container(0), container(1, "running")]).ended_ns is None
 
 
+def test_replicas_stand_in_their_order_though_the_engine_leaves_zeros_out() -> None:
+    later = container(0) | {"Created": "2026-11-30T06:00:01.05Z"}
+    told = status_of([later, container(1)])
+    assert [replica.id for replica in told.replicas] == [1, 0]
+
+
 def test_replicas_stand_in_their_order_whatever_the_engines() -> None:
     told = status_of([container(2), container(0), container(1)])
     assert [replica.id for replica in told.replicas] == [0, 1, 2]

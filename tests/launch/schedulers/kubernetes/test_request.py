@@ -211,6 +211,15 @@ def test_a_node_that_is_avoided_is_left_out_of_what_else_is_wanted(
             {"pod": {"spec": {"containers": [{"env": [{"name": "PIN", "value": 1234}]}]}}},
             r"env\[0\].value: must be a text, not int$",
         ),
+        (
+            {"pod": {"spec": {"containers": [{"env": {"PIN": "1"}}]}}},
+            "env: must be a list, not dict",
+        ),
+        ({"pod": {"metadata": {"labels": ["a"]}}}, "metadata.labels: must be a mapping, not list"),
+        (
+            {"pod": {"spec": {"containers": [{"resources": {"limits": ["cpu=1"]}}]}}},
+            "resources.limits: must be a mapping, not list",
+        ),
         ({"pod": {"metadata": {"labels": {"a": "b c"}}}}, "metadata.labels.a: 'b c' is not made"),
         ({"pod": {"metadata": {"annotations": {"a b": "c"}}}}, "'a b' is no valid key"),
         (

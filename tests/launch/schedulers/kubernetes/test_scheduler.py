@@ -15,7 +15,7 @@ from airflow_ett.launch.schedulers.kubernetes import asking, create_scheduler, o
 from airflow_ett.launch.schedulers.kubernetes.answers import time_ns
 from airflow_ett.launch.schedulers.kubernetes.scheduler import Kubernetes
 from tests.launch.schedulers.kubernetes import pods
-from tests.launch.schedulers.kubernetes.server import Refusal, Server
+from tests.launch.schedulers.kubernetes.server import TOKEN, Refusal, Server
 
 APP = "default:ett-a"
 HANDLE = f"kubernetes://ett/{APP}"
@@ -135,6 +135,26 @@ def test_who_loses_a_race_for_a_name_has_the_others_app(
     assert gateway.submit(prepared, "ett-a") == HANDLE
     assert len(server.cluster.jobs) == 1
     assert server.cluster.environment("default", POD)["A"] == "secret"
+    assert owned(server)
+
+
+def test_the_secret_goes_with_a_job_whose_making_was_not_answered(
+    gateway: Gateway, prepared: Prepared, server: Server
+) -> None:
+    def lose(method: str, path: str) -> None:
+        if method == "POST" and path.endswith("/jobs"):
+            raise ConnectionError
+
+    server.after = lose
+    assert gateway.submit(prepared, "ett-a") == HANDLE
+    assert owned(server)
+
+
+def owned(server: Server) -> bool:
+    """Tell whether the app's Secret goes when its job does."""
+    owners = server.cluster.secrets["default", "ett-a"]["metadata"].get("ownerReferences", [])
+    uid = server.cluster.jobs["default", "ett-a"]["metadata"]["uid"]
+    return [owner["uid"] for owner in owners] == [uid]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +168,7 @@ def test_who_loses_a_race_for_a_name_has_the_others_app(
         (500, "etcdserver: request timed out", "etcdserver"),
     ],
 )
-def test_a_refusal_says_why_and_leaves_no_secret_where_nothing_was_made(
+def test_a_refusal_says_why_and_leaves_no_secret(
     gateway: Gateway, prepared: Prepared, server: Server, status: int, message: str, told: str
 ) -> None:
     refusing(server, status, of="POST /apis/batch.volcano.sh", message=message)
@@ -156,7 +176,7 @@ def test_a_refusal_says_why_and_leaves_no_secret_where_nothing_was_made(
         gateway.submit(prepared, "ett-a")
     assert f"the API server refused ({status}): {message}" in str(error.value)
     assert told in str(error.value)
-    assert bool(server.cluster.secrets) is (status in (429, 500))
+    assert server.cluster.secrets == {}
 
 
 def test_a_namespace_that_does_not_exist_is_named(gateway: Gateway, server: Server) -> None:
@@ -193,6 +213,18 @@ def test_no_server_and_none_that_answers(tmp_path: Path, server: Server) -> None
     kubeconfig.write_text(text.replace("http://127.0.0.1:", "http://127.0.0.1:1#"))
     with pytest.raises(LaunchError, match=r"the API server at http://127.0.0.1:1.* gave no answer"):
         create_scheduler("test", kubeconfig=str(kubeconfig)).detail(APP)
+
+
+def test_credentials_that_have_expired_are_read_again(
+    scheduler: Kubernetes, server: Server
+) -> None:
+    """A process may live for longer than a token."""
+    good = server.kubeconfig.read_text()
+    server.kubeconfig.write_text(good.replace(TOKEN, "expired"))
+    with pytest.raises(LaunchError, match="Its credentials have expired"):
+        scheduler.detail(APP)
+    server.kubeconfig.write_text(good)
+    assert scheduler.detail(APP) is None
 
 
 def test_an_answer_that_never_comes_is_not_waited_for(
@@ -341,6 +373,8 @@ def test_what_nobody_may_read_is_not_asked_for_again(
         ("1970-01-01T00:00:01.5Z", 1_500_000_000),
         ("1970-01-01T00:00:01.000000001Z", 10**9 + 1),
         ("2026-11-30T08:00:00.123456Z", 1_796_025_600_123_456_000),
+        ("2026-11-30T16:00:00.123456789+08:00", 1_796_025_600_123_456_789),
+        ("2026-11-30T03:00:00-05:00", 1_796_025_600_000_000_000),
     ],
 )
 def test_kubernetes_times_are_read_to_the_nanosecond(text: str, ns: int) -> None:

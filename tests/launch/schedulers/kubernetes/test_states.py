@@ -177,6 +177,19 @@ def test_what_ended_first_is_the_word_for_the_whole() -> None:
     assert [replica.exit_code for replica in found.replicas] == [137, 137]
 
 
+def test_who_was_deleted_for_a_pod_that_had_failed_did_not_fail_by_itself() -> None:
+    """It ends of SIGTERM, and tells so before it is gone."""
+    stopped, failed = pod(0), pod(1)
+    for each, code in ((stopped, 143), (failed, 1)):
+        writes.schedule(each, "gpu-1")
+        writes.end(each, code)
+    stopped["metadata"]["deletionTimestamp"] = AT
+    found = status(job("Terminated", 2), stopped, failed)
+    assert [replica.state for replica in found.replicas] == ["CANCELLED", "FAILED"]
+    found = status(job("Terminated"), stopped)
+    assert [replica.state for replica in found.replicas] == ["FAILED"]
+
+
 def test_events_of_long_ago_are_of_another_pod_of_the_name() -> None:
     old = {"reason": "Evict", "message": "because of preempt", "lastTimestamp": AT}
     assert read_events([old]) == Word("Evict", "because of preempt")
