@@ -26,10 +26,11 @@ from torchx.schedulers.docker_scheduler import (
     Opts,
     ensure_network,
 )
-from torchx.specs import AppDef, AppDryRunInfo, AppState
+from torchx.specs import AppDef, AppDryRunInfo, AppState, runopts
 
 from airflow_ett.errors import LaunchError
 from airflow_ett.launch.schedulers.describing import described
+from airflow_ett.launch.schedulers.docker.options import RUN_OPTIONS
 from airflow_ett.launch.schedulers.docker.output import ContainerLog
 from airflow_ett.launch.schedulers.docker.request import container_name, create, named, problems
 from airflow_ett.launch.schedulers.docker.states import CANCELLED, Inspected, status_of
@@ -66,6 +67,9 @@ class Docker(Outputs, DockerScheduler):  # type: ignore[misc]
             if self._client is None:
                 self._client = DockerClient.from_env()
             return self._client
+
+    def _run_opts(self) -> runopts:
+        return RUN_OPTIONS
 
     def _validate(self, app: AppDef, scheduler: str, cfg: Mapping[str, Any]) -> None:
         """Refuse what an Engine would not take. Nothing is sent anywhere."""
