@@ -148,6 +148,9 @@ def test_the_batch_script_takes_what_the_app_asks_for(tmp_path: Path) -> None:
         subprocess.run(("bash", "-n"), input=script, text=True, check=True)
 
 
+HEARING = ("env", "--default-signal=HUP")
+"""What runs under nohup inherits that SIGHUP is ignored, and no shell can undo that."""
+
 COMMANDS = {
     "srun": """trap '[ -e "${{@: -1}}" ] && exit {code}' TERM
 echo $$ > {folder}/step
@@ -172,7 +175,7 @@ def runs_to_its_limit(folder: Path, code: int, **what: Any) -> tuple[int, str]:
     login = dict.fromkeys(("asked", "failed", "limit", "told"), "1")
     environ = {"SLURM_JOB_ID": "41", "SLURMD_NODENAME": "n1", **login}
     batch = subprocess.Popen(
-        ("bash", "-c", batch_script("app", Folder(folder), role(**what), 5)),
+        (*HEARING, "bash", "-c", batch_script("app", Folder(folder), role(**what), 5)),
         env={"PATH": f"{folder}:{os.environ['PATH']}", **environ},
         start_new_session=True,
     )
