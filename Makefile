@@ -23,7 +23,7 @@ help:
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make bench   B=step, metric, launch, slurm, checkpoint, api or ui: a benchmark of bench/, with its targets"
 	@echo "make soak    the long counts: SOAK_RUNS demos, N injections, SOAK_KILLS kills while saving"
-	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan, SCHEDULER=slurm"
+	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan, SCHEDULER=slurm SSH=1"
 	@echo "make clean   remove the environment, the demo and all caches"
 
 # KEEP=0 stops everything at the end even on a terminal; PORT=8080 picks the port.
@@ -49,7 +49,7 @@ soak: $(STAMP)
 # Its last line is the tally, its exit code the result.
 chaos: $(STAMP)
 	@$(BIN)/python -m tests.system.chaos --n $(or $(N),30) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(SCHEDULER),--scheduler $(SCHEDULER))
+	  $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(if $(SSH),--ssh)
 
 clean:
 	@rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \

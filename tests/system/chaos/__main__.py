@@ -19,6 +19,7 @@ parser = argparse.ArgumentParser(prog="python -m tests.system.chaos", descriptio
 parser.add_argument("--n", type=int, default=30, help="number of injections")
 parser.add_argument("--seed", type=int, help="what is done to which training follows from it")
 parser.add_argument("--scheduler", choices=(LOCAL, SLURM), default=LOCAL)
+parser.add_argument("--ssh", action="store_true", help="reach Slurm by ssh")
 parser.add_argument("--keep", type=Path, help="an empty folder for Airflow and all its logs")
 options = parser.parse_args()
 if options.scheduler == SLURM and (why_not := missing()):
@@ -30,7 +31,9 @@ home = options.keep or Path(tempfile.mkdtemp(prefix="ett-chaos-"))
 say = speaker()
 say(f"chaos: {options.n} injections on {options.scheduler}, seed {seed}, in {home}")
 courses = plan(seed, options.n, options.scheduler)
-good, line = Run(home, courses=courses, seed=seed, say=say, scheduler=options.scheduler)()
+good, line = Run(
+    home, courses=courses, seed=seed, say=say, scheduler=options.scheduler, by_ssh=options.ssh
+)()
 if good and options.keep is None:
     shutil.rmtree(home)
 print(line)

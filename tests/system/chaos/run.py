@@ -60,11 +60,12 @@ class Run:
         seed: int,
         say: Callable[[str], None],
         scheduler: str = LOCAL,
+        by_ssh: bool = False,
     ) -> None:
         self.seed = seed
         self._courses = courses
         self._say = say
-        self._site: Site = SlurmSite(seed) if scheduler == SLURM else Machine()
+        self._site: Site = SlurmSite(seed, by_ssh=by_ssh) if scheduler == SLURM else Machine()
         self._found: dict[str, list[str]] = defaultdict(list)
         self._begun = time.monotonic()
         count = sum(len(course.injections) for course in courses)

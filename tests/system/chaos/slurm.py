@@ -8,11 +8,13 @@ from collections.abc import Mapping
 
 from airflow_ett.launch.schedulers.processes import Process, identify
 from tests.slurm.cluster import Cluster
+from tests.slurm.sshd import Sshd
 from tests.system.chaos.daemons import Daemons, variables
 from tests.system.chaos.plan import NODE, SLURM, Target
 from tests.system.chaos.targets import parent, title
 from tests.system.chaos.view import View
 
+CONNECTION = "AIRFLOW_CONN_CLUSTER"
 _AGENT = "airflow_ett.trainer.agent"
 _REQUEUE_S = 10
 """So long Slurm has a requeued job wait here; two minutes is its default."""
@@ -26,22 +28,31 @@ class SlurmSite:
 
     scheduler = SLURM
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, by_ssh: bool = False) -> None:
         self._cluster = Cluster(requeue_wait=_REQUEUE_S)
         self._daemons = Daemons(self._cluster, seed)
+        self._by_ssh = by_ssh
+        self._login: Sshd | None = None
 
     def __enter__(self) -> SlurmSite:
         self._cluster.start()
         self._daemons.__enter__()
+        if self._by_ssh:
+            self._login = Sshd({"SLURM_CONF": self._cluster.conf})
+            self._login.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._login is not None:
+            self._login.stop()
         self._daemons.__exit__(*error)
         self._cluster.stop()
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Airflow's workers run Slurm's commands."""
+        """Airflow's workers run Slurm's commands, or know a connection to a login node."""
+        if self._login is not None:
+            return {CONNECTION: self._login.uri()}
         return {"SLURM_CONF": self._cluster.conf}
 
     def victims(self, view: View, target: Target, variant: str) -> list[Process]:

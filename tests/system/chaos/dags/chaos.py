@@ -19,11 +19,12 @@ TRAINER = Path(__file__).resolve().parents[2] / "trainers" / "saving.py"
 MANY = 100
 
 SCHEDULER = os.environ["ETT_CHAOS_SCHEDULER"]
+LOGIN = {"ssh_conn_id": "cluster"} if "AIRFLOW_CONN_CLUSTER" in os.environ else {}
 KINDS: dict[str, dict[str, Any]] = {"": {}}
 if SCHEDULER == "slurm":
     KINDS = {
         kind: {
-            "cfg": {"requeue": kind == "_requeued"},
+            "cfg": {"requeue": kind == "_requeued", **LOGIN},
             # What slurmctld forgets when it is killed is given up after this.
             "unknown_grace": 15,
             "env": {"PATH": os.environ["PATH"]},
