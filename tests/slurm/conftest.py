@@ -15,6 +15,7 @@ import pytest
 from airflow_ett.events import Event, JobKey
 from airflow_ett.launch.aftermath import Outcome
 from airflow_ett.launch.gateway import Gateway
+from airflow_ett.launch.limits import Limits
 from airflow_ett.launch.opening import open_job
 from airflow_ett.launch.request import Request
 from airflow_ett.launch.root import Root
@@ -65,19 +66,10 @@ class Training:
         self.gateway = Gateway({"slurm": lambda session, **_: self.slurm})
         self.root = Root(str(self.folder / "runs"))
 
-    def begin(
-        self,
-        body: str = "pass",
-        *options: str,
-        steps: int = 40,
-        every: float = 0,
-        cfg: dict[str, Any] | None = None,
-        env: dict[str, str] | None = None,
-        **watcher: Any,
-    ) -> None:
-        """Submit a training: see :meth:`write`."""
-        self.request = self.write(body, *options, steps=steps, every=every, cfg=cfg, env=env)
-        self.watch(**watcher)
+    def begin(self, *what: str, limits: Limits | None = None, **how: Any) -> None:
+        """Submit a training, as :meth:`write` describes it, and watch it."""
+        self.request = self.write(*what, **how)
+        self.watch(**({"limits": limits} if limits else {}))
 
     def write(
         self,
