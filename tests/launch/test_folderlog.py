@@ -73,14 +73,15 @@ def _race(path: str, barrier, answers) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_r01_racing_processes_get_different_epochs(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    # Not by fork: this process has threads, whose locks would never be given back in a child.
+    context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(6), context.Queue()
     processes = [
         context.Process(target=_race, args=(str(tmp_path), barrier, answers)) for _ in range(6)
     ]
     for process in processes:
         process.start()
-    epochs = sorted(answers.get(timeout=20) for _ in processes)
+    epochs = sorted(answers.get(timeout=60) for _ in processes)
     for process in processes:
         process.join()
     assert epochs == [1, 2, 3, 4, 5, 6]

@@ -164,7 +164,10 @@ class Cluster:
     def stop(self) -> None:
         """Go away with all that runs on it and all it has written."""
         if self._keeper is not None and self._keeper.stdin is not None:
-            self._keeper.stdin.close()
+            # A process that the test session has forked, without more, holds the pipe open, too.
+            with contextlib.suppress(BrokenPipeError):
+                self._keeper.stdin.write(b"\n")
+                self._keeper.stdin.close()
             self._keeper.wait()
             self._keeper = None
         for entered in self._again.values():

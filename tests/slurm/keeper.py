@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def main(folder: Path, nodes: Sequence[str]) -> None:
-    """Start the namespace, wait for the end of stdin, and take all away."""
+    """Start the namespace, wait for a word or the end of stdin, and take all away."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     namespace = subprocess.Popen(
@@ -29,8 +29,7 @@ def main(folder: Path, nodes: Sequence[str]) -> None:
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     os.close(1)
-    while os.read(0, 1024):
-        pass
+    os.read(0, 1)
     namespace.kill()
     namespace.wait()
     shutil.rmtree(folder, ignore_errors=True)
