@@ -31,6 +31,22 @@ TOKEN_VARIABLE = "ETT_TOKEN"
 RESTART_VARIABLE = "ETT_RESTART"
 """Environment variable by which a scheduler of ours tells how often it has started an app again."""
 
+SWITCHES: Mapping[str, str] = {
+    "compile_cache": "ETT_COMPILE_CACHE",
+    "autotune": "ETT_AUTOTUNE",
+    "fast_batch": "ETT_FAST_BATCH",
+    "parallel_init": "ETT_PARALLEL_INIT",
+    "lean_communication": "ETT_LEAN_COMMUNICATION",
+    "warm_recovery": "ETT_WARM_RECOVERY",
+    "background_saves": "ETT_BACKGROUND_SAVES",
+}
+"""Lever of the trainer -> the environment variable that switches it off where that says ``0``: for
+comparisons, from an operator's ``env``, without touching the training's code."""
+
+EVERY_VARIABLE = "ETT_CHECKPOINT_EVERY_S"
+"""Environment variable that says how often to save: seconds, ``auto`` or ``never``. It goes before
+what the training's code says."""
+
 UNNAMED = "default"
 """A deployment that nobody has named."""
 
@@ -64,6 +80,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "checkpoint_root",
         "Folder of the checkpoints; empty keeps them in the run directory.",
+        "",
+    ),
+    Option(
+        "cache_root",
+        "Folder or fsspec URI of what trainings leave for later ones (compile caches, batch "
+        "specifications), below it a folder per deployment and DAG. Trainers write it, and nobody "
+        "else may. Empty: {AIRFLOW_HOME}/ett/cache where run_root is a folder, else nothing is "
+        "kept.",
         "",
     ),
     Option(
@@ -171,6 +195,7 @@ class Settings:
     deployment: str
     run_root: Path | str
     checkpoint_root: str
+    cache_root: str
     local_state_dir: Path
     slurm_state_dir: Path
     resources: Mapping[str, Any]
@@ -209,10 +234,15 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
     deployment = value("deployment")
     if not deployment.strip():
         raise ConfigurationError("[ett] deployment", "must not be empty")
+    run_root = _folder_or_uri("run_root", value("run_root"))
+    api_url = _address("api_url", value("api_url"))
+    shared = isinstance(run_root, Path) and not api_url
+    cache_root = value("cache_root") or (f"{home}/ett/cache" if shared else "")
     return Settings(
         deployment=deployment,
-        run_root=_folder_or_uri("run_root", value("run_root")),
+        run_root=run_root,
         checkpoint_root=value("checkpoint_root"),
+        cache_root=str(_folder_or_uri("cache_root", cache_root)) if cache_root else "",
         local_state_dir=_folder("local_state_dir", value("local_state_dir")),
         slurm_state_dir=_folder("slurm_state_dir", value("slurm_state_dir")),
         resources=_object("resources", value("resources")),
@@ -221,7 +251,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         component_owners=_pairs("component_owners", value("component_owners")),
         phase_components=_pairs("phase_components", value("phase_components")),
         reaper=_one_of("reaper", value("reaper"), _REAPER_WAYS),
-        api_url=_address("api_url", value("api_url")),
+        api_url=api_url,
         api_secret=value("api_secret").strip(),
         metrics_token=value("metrics_token").strip(),
         metrics_dags=tuple(filter(None, map(str.strip, value("metrics_dags").split(",")))),

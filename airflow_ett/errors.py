@@ -13,6 +13,7 @@
     │   ├── StoreMismatch       it answers, but at another revision than this version needs
     │   └── StoreDamaged        it answers, but its tables are not what their revision makes
     ├── TokenError              a token for the API is forged, expired, or for something else
+    ├── InitError               parts of a training's start-up failed; names each
     ├── PublishError            the model could not be published; nothing became visible
     ├── DemoError               the demo, or the Airflow it runs, cannot go on
     └── TrainingFailed          a job ended without success; carries the cause and its evidence
@@ -89,6 +90,10 @@ class TokenError(EttError):
     def __init__(self, problem: str, *, forbidden: bool = False) -> None:
         super().__init__(problem)
         self.forbidden = forbidden
+
+
+class InitError(EttError):
+    """Parts of a training's start-up failed; the message names each, the cause is the first."""
 
 
 class PublishError(EttError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from configparser import ConfigParser
 from pathlib import Path
@@ -70,6 +71,17 @@ def test_the_run_root_is_a_folder_or_a_uri(tmp_path: Path) -> None:
     assert _load(tmp_path, run_root="s3://bucket/runs/").run_root == "s3://bucket/runs"
 
 
+def test_what_trainings_leave_is_kept_where_folders_are_shared_or_where_told(
+    tmp_path: Path,
+) -> None:
+    assert _load(tmp_path).cache_root == f"{tmp_path}/ett/cache"
+    assert _load(tmp_path, run_root="s3://bucket/runs").cache_root == ""
+    assert _load(tmp_path, api_url="https://airflow.example.com").cache_root == ""
+    told = {"run_root": "s3://bucket/runs", "cache_root": "s3://bucket/cache/"}
+    assert _load(tmp_path, **told).cache_root == "s3://bucket/cache"
+    assert _load(tmp_path, cache_root="/fast/cache").cache_root == "/fast/cache"
+
+
 def test_resources_are_a_json_object_that_may_span_lines(tmp_path: Path) -> None:
     assert _load(tmp_path).resources == {}
     (tmp_path / "airflow.cfg").write_text('[ett]\nresources = {\n  "a": {"gpu": 8},\n  "b": {}}\n')
@@ -104,6 +116,8 @@ def test_a_percent_sign_that_airflow_cannot_read_is_told_without_the_value(
         ("run_root", "runs", "must be an absolute path"),
         ("run_root", "https://airflow.example.com", r"the API is \[ett\] api_url"),
         ("run_root", "s3://key:hunter2@bucket/runs", "without a user or a password"),
+        ("cache_root", "cache", "must be an absolute path"),
+        ("cache_root", "s3://key:hunter2@bucket/cache", "without a user or a password"),
         ("api_url", "airflow.example.com", "must be an http:// or https:// address"),
         ("api_url", "https://", "must be an http:// or https:// address"),
         ("api_url", "https://me:hunter2@airflow.example.com", "without a user or a password"),
@@ -127,3 +141,9 @@ def test_a_secret_is_not_shown_and_comes_from_a_command(
     pytest.importorskip("airflow")
     monkeypatch.setenv("AIRFLOW__ETT__API_SECRET_CMD", "echo from-a-command")
     assert config.load().api_secret == "from-a-command"
+
+
+def test_the_reference_has_every_variable_that_changes_a_trainer(repo: Path) -> None:
+    page = (repo / "docs" / "reference.md").read_text()
+    told = re.findall(r"^\| `(ETT_\w+)` \|", page, re.MULTILINE)
+    assert sorted(told) == sorted([*config.SWITCHES.values(), config.EVERY_VARIABLE])

@@ -84,6 +84,8 @@ class JobContext:
     interrupted, by the launcher's history; None where that is not known. ``log`` is the place where
     the job's log lies, as :func:`airflow_ett.storage.open_storage` takes it: what is written in
     ``run_dir``, a folder of the node's own, is sent there. Empty: all share ``run_dir``.
+    ``cache`` is the folder or URI of what trainings of this DAG leave for later ones; empty:
+    nothing is kept.
     """
 
     key: JobKey
@@ -99,6 +101,7 @@ class JobContext:
     resume_cursor: int = 0
     failures_per_hour: float | None = None
     log: str = ""
+    cache: str = ""
 
     def encode(self) -> str:
         """Return the context as base64url text without padding: no comma, no quote, no newline."""

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     CHECKPOINT_SAVED = "checkpoint_saved"
     CHECKPOINT_COMMITTED = "checkpoint_committed"
     COMPILE = "compile"
+    LEVER = "lever"
     STALLED = "stalled"
     SIGNAL = "signal"
     FAILURE = "failure"

@@ -117,14 +117,11 @@ class TorchXHook(BaseHook):
             _check_usable(root.option, root.folder)
         else:
             root.newest_generation(JobKey(self.settings.deployment, _NO_JOB, _NO_JOB, _NO_JOB))
+        if self.settings.cache_root:
+            _check_place("[ett] cache_root", self.settings.cache_root)
         if not self.checkpoints_below(None):
             return f"run directories and checkpoints go to {root.address}"
-        try:
-            checkpoints = folder(self.checkpoint_root)
-        except ConfigurationError as error:
-            raise ConfigurationError("checkpoint_root", error.problem) from error
-        if isinstance(checkpoints, Path):
-            _check_usable("checkpoint_root", checkpoints)
+        checkpoints = _check_place("checkpoint_root", self.checkpoint_root)
         return f"job logs go to {root.address}, checkpoints to {checkpoints}"
 
 
@@ -139,6 +136,20 @@ def _json_object(value: Any, connection: str | None) -> Mapping[str, Any]:
             "torchx_conn_id", f"extra field cfg of {connection!r} is not a JSON object"
         )
     return found
+
+
+def _check_place(name: str, text: str) -> str:
+    """Return a folder's path or a URI; what lies behind a URI is not asked.
+
+    Raises :class:`ConfigurationError` unless it can be used from here.
+    """
+    try:
+        place = folder(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(name, error.problem) from error
+    if isinstance(place, Path):
+        _check_usable(name, place)
+    return str(place)
 
 
 def _check_usable(name: str, folder: Path) -> None:

@@ -15,6 +15,7 @@ class Request:
 
     ``checkpoint_uri`` is the job's own folder or URI, or None for the run directory.
     ``failures_per_hour`` is how often trainings like it were interrupted, None where unknown.
+    ``cache_root`` is ``[ett] cache_root``.
     """
 
     component: str
@@ -28,16 +29,17 @@ class Request:
     init_from: str | None = None
     max_relaunches: int = 3
     failures_per_hour: float | None = None
+    cache_root: str = ""
 
     def digest(self) -> str:
         """Return 16 hexadecimal digits that change with anything the scheduler would be asked.
 
         What becomes of the training afterwards (``max_relaunches``) is no part of it, nor is what
-        was learnt from others (``failures_per_hour``). Nothing can be read back from it, so that
-        secrets in ``env`` stay what they are.
+        was learnt from others (``failures_per_hour``, ``cache_root``). Nothing can be read back
+        from it, so that secrets in ``env`` stay what they are.
         """
         asked = asdict(self)
-        del asked["max_relaunches"], asked["failures_per_hour"]
+        del asked["max_relaunches"], asked["failures_per_hour"], asked["cache_root"]
         text = json.dumps(asked, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_ett.config import JOB_VARIABLE, TOKEN_VARIABLE
 from airflow_ett.errors import Fenced, LaunchError
-from airflow_ett.events import Cause, JobContext, Layer
+from airflow_ett.events import Cause, JobContext, JobKey, Layer, slug
 from airflow_ett.launch.aftermath import committed_cursor
 from airflow_ett.launch.history import Submission, fold
 from airflow_ett.launch.ledger import Ledger
@@ -129,6 +129,7 @@ class Submitter:
             grace_s=prepared.grace_s,
             resume_cursor=resume_cursor,
             failures_per_hour=request.failures_per_hour,
+            cache=_cache(request.cache_root, key),
         )
         secret = {TOKEN_VARIABLE: self._job.token()} if self._job.token else {}
         prepared.tell({JOB_VARIABLE: context.encode(), **secret})
@@ -171,3 +172,11 @@ class Submitter:
         if made.ended or made.cancel_reason is not None or made.handle != handle:
             log.warning("Job %s: %s came too late and is cancelled", self._ledger.log.key, handle)
             self._gateway.cancel(handle)
+
+
+def _cache(root: str, key: JobKey) -> str:
+    """Return where the trainings of a DAG keep what later ones of it may use, '' for nowhere.
+
+    What is kept there is executed: no DAG uses what another one's training has left.
+    """
+    return f"{root}/{slug(key.deployment)}/{slug(key.dag_id)}" if root else ""

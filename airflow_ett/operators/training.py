@@ -334,6 +334,7 @@ class TorchXTrainingOperator(BaseOperator):
             init_from=text(self.init_from),
             max_relaunches=self.max_relaunches,
             failures_per_hour=failures_per_hour(hook.settings, key.dag_id),
+            cache_root=hook.settings.cache_root,
         )
         hook.check_deployment(request.scheduler)
         if fold(job.log.launcher_events()).live is None:  # a live training has begun already

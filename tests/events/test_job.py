@@ -47,13 +47,16 @@ def test_a_context_survives_a_comma_hostile_environment(key: JobKey, text: str) 
     assert JobContext.decode(encoded) == context
 
 
-def test_a_context_of_before_places_has_its_log_in_the_run_directory() -> None:
-    context = JobContext(JobKey("d", "dag", "run", "task"), 1, "/run", "/c", 1, log="https://api")
-    padded = context.encode() + "=" * (-len(context.encode()) % 4)
-    fields = json.loads(base64.urlsafe_b64decode(padded))
-    assert fields.pop("log") == "https://api"
+@pytest.mark.parametrize(("later", "place"), [("log", "https://api"), ("cache", "/c/d/dag")])
+def test_a_context_of_before_has_its_log_in_the_run_directory_and_keeps_no_caches(
+    later: str, place: str
+) -> None:
+    context = JobContext(JobKey("d", "dag", "run", "task"), 1, "/run", "/c", 1)
+    told = replace(context, **{later: place}).encode()
+    fields = json.loads(base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)))
+    assert fields.pop(later) == place
     old = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
-    assert JobContext.decode(old) == replace(context, log="")
+    assert JobContext.decode(old) == context
 
 
 @pytest.mark.parametrize("text", ["", "???", "e30", "bm90IGpzb24"])

@@ -33,7 +33,7 @@ fate, total = os.environ["FATE"], int(os.environ["TOTAL"])
 model = torch.nn.Linear(2, 1)
 fast = torch.compile(model, backend="eager")
 with Session() as ett:
-    saver = ett.checkpointer(model=model, every_s=0.0)
+    saver = ett.checkpointer(model=model, every_s=0.0)  # its lever is switched off
     start = saver.restore()
     for number, at in enumerate(ett.track(range(start, total, 4), cursor=start), start=1):
         fast(torch.ones(1, 2)).sum().backward()
@@ -132,6 +132,7 @@ def test_the_agents_and_the_trainers_lines(validator: Any, tmp_path: Path, repo:
     for number, fate in enumerate(("failure", "preempted", "success"), start=1):
         context = JobContext(KEY, number, str(run.path), str(run.checkpoints), number)
         told = {"ETT_JOB": context.encode(), "FATE": fate, "TOTAL": str(40 * number)}
+        told["ETT_BACKGROUND_SAVES"] = "0"
         done = subprocess.run(
             [sys.executable, "-m", "airflow_ett.trainer.agent", "--script", str(script)],
             env={**os.environ, "PYTHONPATH": str(repo), "OMP_NUM_THREADS": "1", **told},

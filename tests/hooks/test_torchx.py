@@ -92,6 +92,25 @@ def test_the_button_approves_and_submits_nothing(connect: Connect, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("{folder}/file/cache", "{folder}/file/cache cannot be written, nor made"),
+        ("nowhere://bucket/cache", "Protocol not known: nowhere"),
+    ],
+)
+def test_the_button_names_a_cache_root_that_cannot_be_used(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, problem: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AIRFLOW__ETT__CACHE_ROOT", place.format(folder=tmp_path))
+    connect()
+    ok, text = TorchXHook("gpu").test_connection()
+    assert not ok
+    assert text.startswith("[ett] cache_root: ")
+    assert problem.format(folder=tmp_path) in text
+
+
+@pytest.mark.parametrize(
     ("extra", "words"),
     [
         ({"scheduler": "slrum"}, "scheduler: there is no 'slrum'; installed: "),

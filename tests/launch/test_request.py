@@ -34,11 +34,19 @@ def test_it_changes_with_what_is_asked(change: dict[str, Any]) -> None:
 
 def test_it_does_not_change_with_what_becomes_of_it_nor_with_the_order_of_options() -> None:
     same = replace(REQUEST, max_relaunches=9, failures_per_hour=2.0, cfg={"b": 2, "a": 1})
+    same = replace(same, cache_root="/fast/cache")
     assert same.digest() == REQUEST.digest()
 
 
 def test_it_survives_json() -> None:
     assert Request(**json.loads(json.dumps(REQUEST.as_dict()))).digest() == REQUEST.digest()
+
+
+def test_one_that_an_older_version_stored_keeps_no_caches() -> None:
+    stored = REQUEST.as_dict()
+    del stored["cache_root"]
+    assert Request(**stored) == REQUEST
+    assert REQUEST.cache_root == ""
 
 
 def test_nothing_can_be_read_from_it() -> None:

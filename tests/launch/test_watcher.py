@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_ett.errors import Fenced, JobLogError, LaunchError
-from airflow_ett.events import AttemptId, Cause, CursorFile, JobState, Layer
+from airflow_ett.events import AttemptId, Cause, CursorFile, JobState, Layer, slug
 from airflow_ett.launch.storagelog import StorageLog
 from airflow_ett.launch.watcher import Watcher
 
@@ -240,6 +240,16 @@ def test_the_trainer_is_told_how_often_trainings_like_it_fail(bench: Any) -> Non
     bench.request = replace(bench.request, failures_per_hour=0.25)
     bench.watch()
     assert bench.gateway.contexts[-1].failures_per_hour == 0.25
+
+
+@pytest.mark.parametrize("root", ["", "/fast/cache", "s3://bucket/cache"])
+def test_the_trainer_is_told_where_its_own_dags_trainings_keep_what_later_ones_use(
+    bench: Any, root: str
+) -> None:
+    bench.request = replace(bench.request, cache_root=root)
+    bench.watch()
+    below = f"{root}/{slug('default')}/{slug('dag')}"
+    assert bench.gateway.contexts[-1].cache == (below if root else "")
 
 
 def test_the_first_event_names_the_job_and_its_accelerators(bench: Any) -> None:

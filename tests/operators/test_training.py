@@ -214,6 +214,14 @@ def test_a_resources_terms_lie_between_the_connections_and_the_tasks_own(
     assert request["resource"] == {"cpu": 96, "gpu": 8, "memMB": 900_000}
 
 
+def test_the_request_names_the_place_for_what_trainings_leave(
+    context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__ETT__CACHE_ROOT", "s3://bucket/cache")
+    request = TorchXTrainingOperator(**GOOD)._hold(context).request
+    assert request["cache_root"] == "s3://bucket/cache"
+
+
 def test_a_resource_that_nobody_knows_is_named_at_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__ETT__RESOURCES", '{"h100.8": {"gpu": 8}}')
     TorchXTrainingOperator(**GOOD, resource="h100.8")
