@@ -49,6 +49,9 @@ class CompileWatcher:
         self._hurry = hurry
         self._running: _Running | None = None
         self._finished: deque[_Finished] = deque()
+        self.compiled: Callable[[], None] = lambda: None
+        """Called between steps once something was compiled; must not raise."""
+        self._follow: Callable[[Mapping[str, Any]], None] | None = None
         # One object each, so that they are found again in torch's lists.
         self._callbacks = (self._callback(self._begin), self._callback(self._end))
 
@@ -60,12 +63,23 @@ class CompileWatcher:
         """
         if self._phases.lane != MAIN:
             return
+        compiled = bool(self._finished)
         with self._guarded():
             self._report()
             handler = _callback_handler()
             if handler is not None and self._callbacks[0] not in handler.start_callbacks:
                 handler.register_start_callback(self._callbacks[0])
                 handler.register_end_callback(self._callbacks[1])
+        if compiled:
+            self.compiled()
+
+    def follow(self, hear: Callable[[Mapping[str, Any]], None] | None) -> None:
+        """Have ``hear`` called with what is written of each compilation from now on.
+
+        :meth:`watch` is called after the present step.
+        """
+        self._follow = hear
+        self._hurry()
 
     def unwatch(self) -> None:
         """Write what is left and take the hooks out."""
@@ -126,6 +140,8 @@ class CompileWatcher:
             told = {"id": one.id + backward, "trigger": one.trigger or None}
             data = {**told, **one.data, "reason": reasons.get(one.id)}
             self._journal.emit(Kind.COMPILE, data, time_ns=one.time_ns)
+            if self._follow is not None:
+                self._follow(data)
 
 
 def _callback_handler() -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Literal
 
+from airflow_ett.config import EVERY_VARIABLE
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.trainer.autointerval import AutoInterval
 
@@ -57,3 +59,25 @@ class Pace:
         if self._auto is not None:
             self._auto.learn(blocking_ns / 1e9)
             self._every_ns = int(self._auto.seconds * 1e9)
+
+
+def interval(every_s: float | Literal["auto"] | None) -> float | Literal["auto"] | None:
+    """Return how often to save: what the environment says, else what the training's code says.
+
+    Raises :class:`ConfigurationError` that names the variable.
+    """
+    told = os.environ.get(EVERY_VARIABLE, "").strip()
+    if not told:
+        return every_s
+    if told == "auto":
+        return "auto"
+    if told == "never":
+        return None
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        problem = f"{told!r} is neither a number of seconds, auto, nor never"
+        raise ConfigurationError(EVERY_VARIABLE, problem)
+    return seconds

@@ -61,11 +61,11 @@ class Phases:
         self._journal.emit(Kind.PHASE_BEGIN, data, time_ns=now + self._offset)
         return span
 
-    def end(self, span: Span, *, synchronize: bool = True) -> int:
-        """End a phase now and return its length in nanoseconds."""
+    def end(self, span: Span, *, synchronize: bool = True, at: int | None = None) -> int:
+        """End a phase now, or as of monotonic ``at``, and return its length in nanoseconds."""
         if synchronize and span.lane == MAIN:
             synchronize_cuda(self._journal)
-        now = time.monotonic_ns()
+        now = time.monotonic_ns() if at is None else at
         if span.lane == MAIN and not span.paused:
             self._clock.edge(now)
         self._journal.emit(Kind.PHASE_END, {"span": span.id}, time_ns=now + self._offset)

@@ -9,22 +9,31 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from airflow_ett.errors import EttError
-from airflow_ett.events import AttemptId, CursorFile, Kind, LogWriter, read_cursor, trainer_writer
-from airflow_ett.trainer import claim, rankreport, stacks
+from airflow_ett.events import AttemptId, Kind
+from airflow_ett.trainer import claim, stacks
+from airflow_ett.trainer.caches.warm import Warm
 from airflow_ett.trainer.compiling import CompileWatcher
 from airflow_ett.trainer.failure import describe, is_failure, write_error_file
+from airflow_ett.trainer.graphs.autotune import Autotune
 from airflow_ett.trainer.journal import Journal
+from airflow_ett.trainer.levers import Levers
+from airflow_ett.trainer.opening import open_cursor, open_log
+from airflow_ett.trainer.outside import NoCheckpointer
+from airflow_ett.trainer.pacing import interval
 from airflow_ett.trainer.phases import Phases, Span
 from airflow_ett.trainer.place import Place, process_start_ns, read_place
+from airflow_ett.trainer.start.batchspec import BatchSpec
+from airflow_ett.trainer.start.fastbatch import FastBatch
+from airflow_ett.trainer.start.parallel import Parts, start
 from airflow_ett.trainer.stepclock import StepClock
 from airflow_ett.trainer.termination import PREEMPTED_EXIT, Termination
 
 if TYPE_CHECKING:
+    from airflow_ett.trainer.caches.compilecache import CompileCache
     from airflow_ett.trainer.checkpointer import Checkpointer
     from airflow_ett.trainer.shipping import Shipper
 
@@ -75,6 +84,12 @@ class Session:
         self._watcher = CompileWatcher(
             self._journal, self._phases, self._offset, hurry=self._clock.hurry
         )
+        self.levers = Levers(self._journal)
+        """Which levers are on, and where they tell what became of them."""
+        self._warm = Warm(self._place, self.levers)
+        self._compile_cache: CompileCache | None = None
+        self._autotune = Autotune(self._place, self._warm, self.levers)
+        self._fast_batch = FastBatch(self._warm, self._watcher, self.levers)
 
     @property
     def attempt(self) -> AttemptId | None:
@@ -91,13 +106,13 @@ class Session:
     def __enter__(self) -> Session:
         if self._place is None or not self._claim(self._place):
             return self
-        log = _open_log(self._place)
+        log = open_log(self._place)
         self._journal.open(log)
         if self._place.context.log and log is not None:
             from airflow_ett.trainer import shipping  # elsewhere not needed
 
             self._shipper = shipping.begin(self._place, log)
-        self._clock.keep(*_open_cursor(self._place))
+        self._clock.keep(*open_cursor(self._place))
         self._termination.install()
         stacks.offer()
         _disable_in_children(self)
@@ -143,6 +158,70 @@ class Session:
         self._watcher.watch()
         return self._phases.begin(name)
 
+    def compile_cache(
+        self, *code: Any, uri: str | None = None, max_bytes: int = 4 << 30, mega: bool | None = None
+    ) -> None:
+        """Have what was compiled before used again, and keep what will be compiled.
+
+        Called before the first compilation. ``code``: models, functions or modules, whose source
+        decides what may be used again; none: the main script. It is kept below ``[ett] cache_root``
+        or ``uri``, up to ``max_bytes``; ``mega``: with torch's MegaCache (None: on a GPU).
+        """
+        if self._place is None:
+            return
+        if self._compile_cache is None:
+            from airflow_ett.trainer.caches.compilecache import CompileCache
+
+            self._compile_cache = CompileCache(self._place, self._phases, self.levers)
+            self._watcher.compiled = self._compile_cache.keep
+        self._compile_cache.open(code, uri=uri, max_bytes=max_bytes, mega=mega)
+
+    def autotune(self) -> None:
+        """Have kernels that an earlier run tuned (``max_autotune``) not be tuned again.
+
+        Called before the first compilation. Nothing is raised: see the ``lever`` events.
+        """
+        self._autotune.open()
+
+    def warm(self, name: str, make: Callable[[], Any], *, key: Any = None) -> Any:
+        """Return what ``make()`` returned in an earlier attempt or job, else call it and keep it.
+
+        For what is dear to find out: a sharding plan, a dataset's index. It is kept as JSON, below
+        ``[ett] cache_root``, for as long as ``key`` (JSON, too: a version, a digest of the inputs)
+        stays the same. What cannot be kept is made anew each time, and told of.
+        """
+        return self._warm.get(name, make, key)
+
+    def parallel_init(self, **parts: Callable[..., Any]) -> Parts:
+        """Make parts of the training at the same time, in threads; return them by name::
+
+            made = ett.parallel_init(
+                data=load, model=build, optimizer=lambda model: AdamW(model.parameters())
+            )
+            made.optimizer.step()
+
+        A part waits for those that its parameters name. Each is a sub-stage of the start-up, in a
+        lane of its own. Parts that draw from torch's global random numbers must depend on each
+        other: between threads their order is chance.
+
+        Raises :class:`InitError` that names each part that failed, :class:`ConfigurationError` for
+        a parameter that names none, and for parts that wait for each other.
+        """
+        return start(parts, self._phases, self.levers)
+
+    def fast_batch(
+        self, run: Callable[[Any], Any], batch: BatchSpec | Callable[[], Any] | None = None
+    ) -> None:
+        """Have ``run(batch)``, which returns the loss, compiled while the first batch is fetched.
+
+        Called before ``track``, by all ranks, which runs it, forward and backward, on a synthetic
+        batch once the loader's worker processes are at work. Weights, buffers, gradients and random
+        numbers are as before: ``run`` must step no optimizer. ``batch`` declares or makes one;
+        without it, it is as an earlier attempt's first. Nothing is raised: see ``lever`` events.
+        """
+        if self._place is not None:
+            self._fast_batch.register(run, batch, self._place.context.key)
+
     def checkpointer(
         self,
         *,
@@ -150,7 +229,7 @@ class Session:
         background: bool = True,
         on_failed_save: Literal["warn", "raise"] = "warn",
         **objects: Any,
-    ) -> Checkpointer | _NoCheckpointer:
+    ) -> Checkpointer | NoCheckpointer:
         """Return what saves and restores ``objects``, each with ``state_dict``/``load_state_dict``.
 
         Models and their optimizers fit any number of ranks; of everything else, such as a loader
@@ -166,7 +245,7 @@ class Session:
         """
         self._watcher.watch()
         if self._place is None:
-            return _NoCheckpointer()
+            return NoCheckpointer()
         from airflow_ett.trainer.checkpointer import Checkpointer  # not before it is needed
 
         saver = Checkpointer(
@@ -175,8 +254,8 @@ class Session:
             self._phases,
             self._clock,
             objects,
-            every_s,
-            background=background,
+            interval(every_s),
+            background=background and self.levers.on("background_saves"),
             on_failed_save=on_failed_save,
         )
         if not saver.solo:
@@ -202,11 +281,15 @@ class Session:
             return batches
         with self._phases.begin("first_batch", at=requested):
             iterator = iter(batches)
+            self._fast_batch.run(batches)
             if self._saver is not None:
                 self._saver.at_first_batch()
             head: Any = next(iterator, _END)
         self._at_edge()  # a first step may compile for longer than the grace after a SIGTERM
-        return () if head is _END or self._clock.stop else itertools.chain((head,), iterator)
+        if head is _END or self._clock.stop:
+            return ()
+        self._fast_batch.arrived(head)
+        return itertools.chain((head,), iterator)
 
     def _signalled(self) -> bool:
         received = self._termination.received_ns
@@ -227,6 +310,8 @@ class Session:
     def _at_edge(self) -> int:
         """Do what is to be done now and then between two steps; return when to come again."""
         self._watcher.watch()
+        self._autotune.keep()
+        self._fast_batch.at_edge()
         stop = self._signalled()
         if self._saver is not None:
             return self._saver.at_edge(stop=stop)
@@ -262,10 +347,13 @@ class Session:
 
     def _end(self, outcome: str) -> None:
         self._watcher.unwatch()
-        data = {"outcome": outcome, "cursor": self._clock.cursor}
+        self._fast_batch.close(hurried=outcome != "success")
+        self._autotune.close(hurried=outcome != "success")
+        if self._compile_cache is not None:
+            self._compile_cache.close(hurried=outcome != "success")
         if self._saver is not None:
             self._saver.close()
-        self._journal.emit(Kind.SESSION_ENDED, data)
+        self._journal.emit(Kind.SESSION_ENDED, {"outcome": outcome, "cursor": self._clock.cursor})
         self._journal.close()
         if self._shipper is not None:
             self._shipper.finish(self._termination, hurried=outcome == "error")
@@ -286,6 +374,9 @@ class Session:
     def _stand_down(self) -> None:
         """Do as outside a launched job from here on."""
         self._place = self._saver = self._clock.each_step = None
+        self._watcher.compiled = lambda: None
+        self._warm.leave()
+        self._fast_batch.close(hurried=True)
         self._clock.keep(None, self._clock.hwm)
 
     def _make_clock(self) -> StepClock:
@@ -293,47 +384,6 @@ class Session:
         attempt = place.attempt if place else AttemptId(0)
         identity = (*attempt, place.rank if place else 0, os.getpid())
         return StepClock(self._journal, identity, offset=self._offset, on_edge=self._at_edge)
-
-
-class _NoCheckpointer:
-    """The checkpointer outside a launched job."""
-
-    def restore(self) -> int:
-        """Return 0: there is nothing to resume from."""
-        return 0
-
-
-def _open_log(place: Place) -> LogWriter | None:
-    """Return the log to write; only a node's first process has one in the run directory."""
-    writer = trainer_writer(place.attempt, place.rank, os.getpid())
-    path = place.run_dir.nodes / f"{writer}.jsonl"
-    if place.local_rank != 0:
-        told = os.environ.get(rankreport.VARIABLE)
-        if not told:
-            return None
-        path = Path(told)
-    try:
-        first = place.first_number
-        return LogWriter(path, job=place.context.key.id, writer=writer, first=first)
-    except OSError as error:
-        _log.warning("This training is not measured: %s cannot be written: %s", path, error)
-        return None
-
-
-def _open_cursor(place: Place) -> tuple[CursorFile | None, int]:
-    """Return the cursor file to write, on the first rank, and the high-water mark known."""
-    path, hwm = place.run_dir.cursor, place.context.hwm
-    try:
-        record = read_cursor(path)
-        hwm = max(hwm, record.hwm if record else 0)
-        if place.context.log and place.rank == 0:
-            from airflow_ett.trainer import shipping
-
-            hwm = max(hwm, shipping.hwm_elsewhere(place))
-        return (CursorFile(path) if place.rank == 0 else None), hwm
-    except OSError as error:
-        _log.warning("The cursor is not kept: %s cannot be written: %s", path, error)
-        return None, hwm
 
 
 def _disable_in_children(session: Session) -> None:

@@ -22,6 +22,7 @@ REPORTS = {
     "storage-and-isolation": "R34 R35",
     "naming-and-limits": "R37 S15",
     "ui-plugin": "R31 R32 R33",
+    "compile-cache": "R38 S10",
 }
 IDS = [report for kind in REPORTS.values() for report in kind.split()]
 

@@ -12,6 +12,7 @@ PUBLIC = {
     "airflow_ett.storage": "Entry FolderStorage Readable Storage is_at_api is_folder "
     "open_readable open_storage",
     "airflow_ett.trainer": "Session",
+    "airflow_ett.trainer.graphs": "Padded mark_dynamic pad_to",
     "airflow_ett.checkpoints": """
         Checkpoint FileDigest Manifest commit discard folder folder_name list_checkpoints
         newest_committed newest_verified open_checkpoint retain verify""",

@@ -42,8 +42,8 @@ with Session() as ett:
 """
 
 
-def train(job: Any, **options: Any) -> Any:
-    return job.run(TRAIN, OPTIONS=json.dumps(options))
+def train(job: Any, *, environ: dict[str, str] | None = None, **options: Any) -> Any:
+    return job.run(TRAIN, OPTIONS=json.dumps(options), **(environ or {}))
 
 
 def committed(job: Any) -> list[Checkpoint]:
@@ -104,8 +104,15 @@ def test_where_nothing_can_be_written_the_next_step_raises_if_that_is_wanted(job
     assert done.stderr.count("could not be saved") == 1
 
 
-def test_without_background_the_step_waits_for_all_of_it(job: Any) -> None:
-    done = train(job, background=False)
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [({"background": False}, {}), ({"background": True}, {"ETT_BACKGROUND_SAVES": "0"})],
+    ids=["by the code", "by the environment"],
+)
+def test_without_background_the_step_waits_for_all_of_it(
+    job: Any, options: dict[str, bool], environ: dict[str, str]
+) -> None:
+    done = train(job, **options, environ=environ)
     assert done.returncode == 0, done.stderr
     saved = {e.data["cursor"]: e for e in job.events(Kind.CHECKPOINT_SAVED)}
     told = {e.data["cursor"]: e for e in job.events(Kind.CHECKPOINT_COMMITTED)}
@@ -119,6 +126,8 @@ def test_without_background_the_step_waits_for_all_of_it(job: Any) -> None:
         "checkpoint_save",
         "shutdown",
     }
+    levers = [(e.data["lever"], e.data["outcome"]) for e in job.events(Kind.LEVER)]
+    assert levers == [("background_saves", "off")] * len(environ)
 
 
 TWO = """

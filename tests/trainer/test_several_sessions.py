@@ -69,3 +69,28 @@ def test_a_session_within_another_does_nothing_but_warn(job: Any) -> None:
     record = read_cursor(job.run_dir.cursor)
     assert record is not None
     assert (record.cursor, record.hwm) == (3, 3)
+
+
+def test_what_a_child_compiles_is_not_kept(job: Any) -> None:
+    job.next_submission(cache=str(job.folder / "cache"))
+    done = job.run(
+        """
+        import os, threading
+        from airflow_ett.trainer import Session
+        from airflow_ett.trainer.caches import key
+        key.software = key.machine = dict
+        with Session() as ett:
+            ett.compile_cache(mega=False)
+            child = os.fork()
+            if child == 0:
+                open(os.environ["TORCHINDUCTOR_CACHE_DIR"] + "/kernel.so", "w").close()
+                ett._watcher.compiled()
+                [one.join() for one in threading.enumerate() if one.daemon]
+                os._exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            print(os.path.exists(os.environ["CACHE"]))
+        """,
+        TMPDIR=str(job.folder),
+        CACHE=job.context.cache,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\nFalse\n"), done.stderr
