@@ -91,7 +91,7 @@ def one_job(request: Request, user: User, job: JobId) -> Any:
     details = models.JobDetails(
         job=models.Job.of(found),
         submissions=found["submission"],
-        attempts=_attempts(found["attempt"], found["phase"]),
+        attempts=_attempts(found["attempt"], found["phase"], found["result"]["attempts"]),
         checkpoints=found["checkpoint"],
         publishes=found["publish"],
         result={},
@@ -178,11 +178,20 @@ def _unknown(job: str) -> HTTPException:
     return HTTPException(404, f"There is no job {job!r} that you may read.")
 
 
-def _attempts(rows: list[dict[str, Any]], phases: list[dict[str, Any]]) -> list[models.Attempt]:
+def _attempts(
+    rows: list[dict[str, Any]], phases: list[dict[str, Any]], told: list[dict[str, Any]]
+) -> list[models.Attempt]:
+    """Return the attempts with their phases, and with their levers from the job's result."""
     found: dict[tuple[int, ...], list[models.PhaseTime]] = {}
     for phase in phases:
         found.setdefault(_number(phase), []).append(models.PhaseTime(**phase))
-    return [models.Attempt(**row, phases=found.get(_number(row), [])) for row in rows]
+    levers = {_number(attempt): attempt["levers"] for attempt in told}
+    return [
+        models.Attempt(
+            **row, levers=levers.get(_number(row), []), phases=found.get(_number(row), [])
+        )
+        for row in rows
+    ]
 
 
 def _number(row: dict[str, Any]) -> tuple[int, ...]:

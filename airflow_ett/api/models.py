@@ -89,6 +89,17 @@ class PhaseTime(BaseModel):
     ns: Ns
 
 
+class Lever(BaseModel):
+    """What became of one of the trainer's levers: an outcome, and one of its reasons."""
+
+    lever: str = Field(description="Such as compile_cache.")
+    outcome: str = Field(description="used, missed, saved, off or unable.")
+    reason: str | None = Field(description="Why, in words.")
+    duration_ns: int | None = Field(description="Nanoseconds.")
+    bytes: int | None
+    rank: int = Field(description="Who told; of several that tell the same the lowest one.")
+
+
 class Attempt(BaseModel):
     """A trainer's life from one start to the next interruption."""
 
@@ -107,6 +118,7 @@ class Attempt(BaseModel):
     evidence: Any = Field(description="What the cause was concluded from.")
     host: str | None = Field(description="Of its first node; `result` has those of all.")
     log: str | None = Field(description="Where rank 0's output is.")
+    levers: list[Lever]
     phases: list[PhaseTime] = Field(description="They add up to the attempt's time.")
 
 

@@ -15,6 +15,7 @@ from airflow_ett.errors import ConfigurationError
 from airflow_ett.metric.phases import configured
 from airflow_ett.metric.plans.compare import compare
 from airflow_ett.metric.plans.interval import Costs, observe, plan
+from airflow_ett.metric.plans.recompiles import recompiles
 from airflow_ett.metric.plans.whatif import halves, what_if
 from airflow_ett.metric.report import render
 
@@ -24,7 +25,7 @@ _LOG = "a file of events, a run directory, a job's URI or address, or - for stan
 
 def add_arguments(commands: _Commands) -> None:
     """Add these commands to the parser's."""
-    for add in (_add_metric, _add_interval, _add_whatif, _add_compare):
+    for add in (_add_metric, _add_interval, _add_whatif, _add_compare, _add_recompiles):
         add(commands)
 
 
@@ -94,6 +95,17 @@ def _add_compare(commands: _Commands) -> None:
     _finish(comparison, _compare)
 
 
+def _add_recompiles(commands: _Commands) -> None:
+    recompiling = commands.add_parser(
+        "recompiles",
+        help="what was compiled anew, why, and the lines that help",
+        description="What jobs compiled anew, by what had changed, how long the training waited "
+        "for it, and the lines to add against it.",
+    )
+    recompiling.add_argument("logs", nargs="+", metavar="LOG", help=_LOG)
+    _finish(recompiling, _recompiles)
+
+
 def _add_interval(commands: _Commands) -> None:
     interval = commands.add_parser(
         "interval",
@@ -153,6 +165,11 @@ def _whatif(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     found = compare(_results(options.before), _results(options.after))
     return _show(options, found.as_dict(), texts.comparison(found))
+
+
+def _recompiles(options: argparse.Namespace) -> int:
+    found = recompiles(_results(options.logs))
+    return _show(options, found.as_dict(), texts.recompiles(found))
 
 
 def _results(logs: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,12 +1,27 @@
-"""What ``interval``, ``whatif`` and ``compare`` print for people."""
+"""What ``interval``, ``whatif``, ``compare`` and ``recompiles`` print for people."""
 
 from __future__ import annotations
 
-from airflow_ett.metric.format import UNKNOWN, accelerator_hours, change, duration, percent
+from collections.abc import Iterator, Sequence
+
+from airflow_ett.metric.format import (
+    UNKNOWN,
+    accelerator_hours,
+    change,
+    counted,
+    duration,
+    percent,
+)
 from airflow_ett.metric.plans.compare import Comparison
 from airflow_ett.metric.plans.interval import DAY_S, IntervalPlan
+from airflow_ett.metric.plans.recompiles import LIMIT, VARIABLE, Recompiles
 from airflow_ett.metric.plans.whatif import WhatIf
-from airflow_ett.metric.report import table
+from airflow_ett.metric.report import escaped, table
+
+_NO_GRAPH = """\
+Jobs: {jobs}. They tell of no compilation: they use no torch.compile, ended before their first step,
+or run without a Session."""
+_WIDEST = 80
 
 
 def interval(plan: IntervalPlan) -> str:
@@ -63,6 +78,50 @@ def comparison(found: Comparison) -> str:
         f"{percent(after)} (jobs: {found.after_jobs}), weighed by wall clock"
     )
     return f"{head}\n\n{table(rows, texts=1)}"
+
+
+def recompiles(found: Recompiles) -> str:
+    """Return what changed, the costliest first, and below it the lines that help."""
+    if not found.graphs:
+        return _NO_GRAPH.format(jobs=found.jobs)
+    compiled = f"{counted(found.graphs, 'graph')} compiled in {duration(found.compile_ns)}"
+    if not found.groups:
+        return f"Jobs: {found.jobs}. {compiled}, none of them anew: there is nothing to add."
+    rows: list[tuple[str, ...]] = [("What changed", "Values", "Graphs", "Lost")]
+    for group in found.groups:
+        what, values = _cut(group.what), _cut(_few(group.values))
+        rows.append((what, values, str(group.graphs), duration(group.lost_ns)))
+    head = f"Jobs: {found.jobs}. {compiled}, {found.anew} anew in {duration(found.anew_ns)}."
+    return "\n".join([head, *_remarks(found), "", table(rows, texts=2), *_additions(found)])
+
+
+def _remarks(found: Recompiles) -> Iterator[str]:
+    if beside := sum(group.beside_ns for group in found.groups):
+        yield f"The training did not wait for {duration(beside)} of it, spent in other threads."
+    if found.at_limit:
+        yield (
+            f"{counted(found.at_limit, 'function')} reached torch's limit of {LIMIT} graphs: what "
+            "fits none of them runs uncompiled."
+        )
+
+
+def _additions(found: Recompiles) -> Iterator[str]:
+    for group in found.groups:
+        if group.add:
+            yield from ("", escaped(group.what), *(f"  {escaped(line)}" for line in group.add))
+    if "," in found.dynamic_sources:
+        yield from ("", "All sizes and whole numbers, without touching the training's code")
+        yield escaped(f'  env={{"{VARIABLE}": "{found.dynamic_sources}"}}  # of the operator')
+
+
+def _cut(text: str) -> str:
+    """Return a text for a cell: torch's name of a thing may be a page long."""
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _few(values: Sequence[str]) -> str:
+    """Return some of the values, where they are many the first and the last ones."""
+    return ", ".join(values if len(values) < 5 else (*values[:2], "...", values[-1]))
 
 
 def _gain(

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_ett.metric.format import UNKNOWN, duration, instant, percent, shares
 from airflow_ett.metric.hosts import listed
+from airflow_ett.metric.outcomes import summed_up
 from airflow_ett.metric.phases import COMPONENTS, Components
 
 _HEADS = (
@@ -68,7 +69,7 @@ def _phases(result: Mapping[str, Any], components: Components) -> str:
     sums = (duration(sum(phases.values())) for _, phases, _ in columns)
     rows.append(("Wall clock", *sums, duration(result["wall_ns"]), percent(100.0), ""))
     head = (escaped(line) for line in (_title(result), *_remarks(result)))
-    return "\n".join([*head, table(rows, texts=1)])
+    return "\n".join([*head, table(rows, texts=1), *map(escaped, _levers(result))])
 
 
 def _title(result: Mapping[str, Any]) -> str:
@@ -104,6 +105,16 @@ def _columns(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, int], st
     for _, phases, _ in attempts[1:-4]:
         others.update(phases)
     return [attempts[0], (f"{len(attempts) - 5} others", others, ""), *attempts[-4:]]
+
+
+def _levers(result: Mapping[str, Any]) -> Iterator[str]:
+    """What became of the levers, a line per attempt; of many attempts those with a column."""
+    attempts = list(enumerate(result["attempts"], 1))
+    if len(attempts) > _MOST_COLUMNS:
+        attempts = [attempts[0], *attempts[-4:]]
+    for number, attempt in attempts:
+        if text := summed_up(attempt):
+            yield f"levers of {number} {attempt['layer']}: {text}"
 
 
 def _order(phase: str, components: Components) -> tuple[int, int, str]:

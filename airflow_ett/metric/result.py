@@ -116,6 +116,20 @@ class Slowest(NamedTuple):
     host: str | None = None
 
 
+class Lever(NamedTuple):
+    """What became of one of the trainer's levers: what :mod:`airflow_ett.trainer.levers` told.
+
+    ``duration_ns`` is how long it took, ``reason`` says why in words, ``rank`` is who told.
+    """
+
+    lever: str
+    outcome: str
+    reason: str | None
+    duration_ns: int | None
+    bytes: int | None
+    rank: int
+
+
 class Skew(NamedTuple):
     """How far the trainer's clock is ahead of the launcher's (behind, if negative).
 
@@ -149,8 +163,9 @@ class AttemptMetric:
     when the launcher knew that it was over. ``cause`` is None for a success and while it runs.
     ``log`` is where rank 0's output is. ``slowest`` tells by phase which of several ranks took
     longest. ``hosts`` are those of its nodes, in order, ``host`` is that of the first one.
-    ``waits`` tells by the scheduler's reason for how long it gave that one. ``booked`` are the
-    phases with the component that each belongs to there; it is no part of :meth:`as_dict`.
+    ``waits`` tells by the scheduler's reason for how long it gave that one, ``levers`` what became
+    of the trainer's levers. ``booked`` are the phases with the component that each belongs to
+    there; it is no part of :meth:`as_dict`.
     """
 
     id: AttemptId
@@ -171,6 +186,7 @@ class AttemptMetric:
     clock_skew: Skew | None
     slowest: Mapping[str, Slowest]
     waits: Mapping[str, int]
+    levers: tuple[Lever, ...]
     booked: Mapping[Booking, int]
 
     def as_dict(self) -> dict[str, Any]:

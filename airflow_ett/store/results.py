@@ -23,6 +23,7 @@ _OF_ATTEMPT: Mapping[str, Any] = {
     "slowest": {},
     "hosts": [],
     "waits": {},
+    "levers": [],
 }
 _OF_RECOVERY: Mapping[str, Any] = {"layer": "", "attempt": [0, 0, 0], "utt_ns": 0}
 """The attempt is one that no job has: which one it was, nobody told."""

@@ -25,27 +25,30 @@ publish = ModelPublishOperator(
 )
 """,
     "compile_cache": """
-train = TorchXTrainingOperator(
-    task_id="train",
-    component_args=["--script", "/code/train.py", "-j", "1x8"],
-    env={"TORCHINDUCTOR_CACHE_DIR": "/var/cache/ranker/inductor"},
-)
+model = build_model()
+ett.compile_cache(model)
+forward = torch.compile(model)
+""",
+    "fewer_graphs": """
+done = 0
+for batch in ett.track(loader, cursor=start):
+    mark_dynamic(batch)  # one graph for all sizes of the batch
+    train_step(batch)
+    done += len(batch)
+    ett.step(done)
 """,
     "fast_batch": """
-batches = iter(loader_from(start))  # its workers begin to fetch
-loss_of(compiled(example)).backward()  # compiles meanwhile
-optimizer.zero_grad()
-for number, batch in enumerate(ett.track(batches, cursor=start), 1):
+ett.fast_batch(lambda batch: loss_of(forward(batch), batch))
+for number, batch in enumerate(ett.track(loader, cursor=start), 1):
     train_step(batch)
     ett.step(number * batch_size)
 """,
     "parallel_init": """
-with ThreadPoolExecutor(max_workers=1) as pool:
-    preprocessing = pool.submit(build_preprocessing)
-    with ett.phase("train_module_creation"):
-        model = build_model()
-    with ett.phase("preproc_creation"):  # what is left of it
-        transform = preprocessing.result()
+made = ett.parallel_init(
+    preproc_creation=build_preprocessing,
+    train_module_creation=build_model,
+)
+model = made.train_module_creation
 """,
     "checkpoint_interval": """
 saver = ett.checkpointer(model=model, optimizer=optimizer, every_s=930)

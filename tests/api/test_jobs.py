@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from airflow_ett.api import cursors
 from airflow_ett.api.tables import csv_text
-from airflow_ett.events import LogWriter, decode
+from airflow_ett.events import AttemptId, JobKey, Kind, LogWriter, decode
 from airflow_ett.store import ingest_root, open_store, queries, tables, upgrade
 from tests.api.conftest import BEGIN, SECRET_DAG, S
 
@@ -141,6 +141,27 @@ def test_one_job_with_all_that_is_known(client: Client, jobs: dict[str, str]) ->
     assert found["publishes"] == []
     assert found["result"]["phases_ns"]["train"] == found["job"]["effective_ns"]
     assert found["result"]["revision"] == 1
+
+
+def test_what_became_of_the_levers_stands_with_each_attempt(
+    client: Client, root_folder: Path, write_job: Callable[..., Any], monkeypatch: Any
+) -> None:
+    url = f"sqlite:///{root_folder.parent}/levers.db"
+    upgrade(url)
+    monkeypatch.setenv("AIRFLOW__ETT__SQL_ALCHEMY_CONN", url)
+    run = write_job(root_folder.parent / "levers", run_id="levers")
+    job = JobKey("default", "ranker", "levers", "train").id
+    log = LogWriter(run.nodes / "t.jsonl", job=job, writer="t", attempt=AttemptId(2), rank=0)
+    log.append(Kind.LEVER, {"lever": "compile_cache", "outcome": "missed", "reason": "cold \ud800"})
+    log.close()
+    store = open_store(url)
+    ingest_root(store, root_folder.parent / "levers")
+    store.close()
+    first, second = client("anna").get(f"/api/v1/jobs/{job}").json()["attempts"]
+    assert first["levers"] == []
+    facts = {"duration_ns": None, "bytes": None, "rank": 0}
+    told = {"lever": "compile_cache", "outcome": "missed", "reason": "cold \ud800"}
+    assert second["levers"] == [told | facts]
 
 
 def test_addresses_are_told_without_passwords(

@@ -170,7 +170,7 @@ class Life:
             self._later.append(lambda: self.add("stalled", attempt, 0, begin=begin, end=over))
 
     def oddity(self, attempt: AttemptId) -> None:
-        match self.random.randint(0, 4):
+        match self.random.randint(0, 5):
             case 0:
                 self.cursor = max(0, self.cursor - 3)
             case 1:
@@ -182,5 +182,9 @@ class Life:
                 self.add("resumed", attempt, 0, checkpoint="c", cursor=self.saved, hwm=self.hwm)
             case 3:
                 self.add("compile", attempt, 0, duration_ns=self.random.randint(0, 20))
+            case 4:
+                outcome = self.random.choice(["missed", "saved", "saved"])
+                rank, size = self.random.randint(0, 1), self.random.randint(0, 9)
+                self.add("lever", attempt, rank, lever="cache", outcome=outcome, bytes=size)
             case _:
                 self.add("of_the_future", attempt, 0, phase="train", more={"deep": [1]})

@@ -208,7 +208,7 @@ def test_the_dictionary_is_plain_json(history) -> None:
         *("submission", "scheduler_restart", "elastic_restart", "try", "layer", "cause"),
         *("evidence", "begin_ns", "end_ns", "detected_ns", "cursor_from", "cursor_to"),
         *("resumed_from", "phases_ns", "host", "hosts", "log", "clock_skew", "slowest"),
-        "waits",
+        *("waits", "levers"),
     }
     assert set(result) == {
         *("dag_id", "run_id", "task_id", "map_index", "generation", "deployment", "job", "state"),

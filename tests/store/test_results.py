@@ -28,7 +28,7 @@ def older(store: Store, tmp_path: Path, write_job: Callable[..., RunDir]) -> dic
     for name in LATER:
         del result[name]
     for attempt in result["attempts"]:
-        for name in ("log", "clock_skew", "slowest", "hosts", "waits"):
+        for name in ("log", "clock_skew", "slowest", "hosts", "waits", "levers"):
             del attempt[name]
     result["ttr"] = [
         {name: one[name] for name in ("ns", "recovered", "cause")} for one in result["ttr"]

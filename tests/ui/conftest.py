@@ -43,7 +43,8 @@ _SECOND = {
 
 def _attempt(submission: int, **told: Any) -> Report:
     number = {"submission": submission, "scheduler_restart": 0, "elastic_restart": 0}
-    return number | {"layer": "first" if submission == 1 else "relaunch"} | told
+    layer = {"layer": "first" if submission == 1 else "relaunch", "levers": []}
+    return number | layer | told
 
 
 _COMPONENTS = {

@@ -29,7 +29,7 @@ def job(site: Any, tmp_path: Path, job_writer: Any) -> str:
     for name in LATER:
         del result[name]
     for attempt in result["attempts"]:
-        for name in ("log", "clock_skew", "slowest", "hosts"):
+        for name in ("log", "clock_skew", "slowest", "hosts", "waits", "levers"):
             del attempt[name]
     for recovery in result["ttr"]:
         for name in ("layer", "attempt", "utt_ns"):

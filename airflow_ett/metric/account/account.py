@@ -10,6 +10,7 @@ from airflow_ett.metric.account.diagnosis import clock_skew, known_cursor, slowe
 from airflow_ett.metric.account.held import held
 from airflow_ett.metric.account.ledger import Unsaved, compiles, resumed
 from airflow_ett.metric.account.levels import Levels, advance
+from airflow_ett.metric.account.levers import levers
 from airflow_ett.metric.account.nodes import Nodes
 from airflow_ett.metric.account.stretches import booked, spread
 from airflow_ett.metric.account.waits import waits
@@ -136,4 +137,5 @@ def _attempt(timeline: Timeline, excluded: Sequence[Stretch], notes: Notes) -> A
         clock_skew=clock_skew(attempt, notes),
         slowest=slowest(attempt.evidence, nodes),
         waits=waits(attempt.evidence, attempt.stop_ns),
+        levers=levers(attempt.evidence),
     )

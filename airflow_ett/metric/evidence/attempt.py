@@ -20,6 +20,7 @@ TRAINER_KINDS = frozenset(
         Kind.CHECKPOINT_SAVED,
         Kind.CHECKPOINT_COMMITTED,
         Kind.COMPILE,
+        Kind.LEVER,
         Kind.STALLED,
         Kind.SESSION_ENDED,
     }

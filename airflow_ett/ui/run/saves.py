@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.metric.format import counted, duration
+from airflow_ett.metric.outcomes import why_cold
 from airflow_ett.metric.plans.interval import observe, plan
 from airflow_ett.ui.run.attempts import number_of
 from airflow_ett.ui.run.head import Chip
@@ -35,7 +36,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """One compilation; ``beside`` where it did not stop the training."""
+    """One compilation; ``beside`` where it did not stop the training.
+
+    ``reason`` is that of a recompile, or why the compile cache did not spare a cold one.
+    """
 
     attempt: int | None
     graph: str
@@ -91,6 +95,7 @@ def compiles(result: Mapping[str, Any], *, show_all: bool) -> Listing[Compile]:
     rows = result["compiles"]
     shown = rows if show_all else rows[-COMPILES:]
     numbers = number_of(result)
+    cold = {name: why_cold(result["attempts"][place - 1]) for name, place in numbers.items()}
     hits = sum(_result(row) == _HIT for row in rows)
     told = counted(hits, "cache hit") if hits else ""
     total = f"{counted(len(rows), 'event')}, {duration(sum(row['duration_ns'] for row in rows))}"
@@ -101,7 +106,7 @@ def compiles(result: Mapping[str, Any], *, show_all: bool) -> Listing[Compile]:
                 graph=row["id"] or "",
                 ns=row["duration_ns"],
                 result=_result(row),
-                reason=row["reason"] or "",
+                reason=row["reason"] or _no_cache(row, cold.get(tuple(row["attempt"]), "")),
                 beside=row["lane"] != _MAIN,
             )
             for row in shown
@@ -120,14 +125,19 @@ def versions(result: Mapping[str, Any]) -> tuple[Version, ...]:
 
 
 _HIT: Chip = ("ok", "Hit")
+_COLD: Chip = ("bad", "Cold")
 
 
 def _result(row: Mapping[str, Any]) -> Chip | None:
     if row["reason"]:
         return "none", "Recompile"
     if row["misses"]:
-        return "bad", "Cold"
+        return _COLD
     return _HIT if row["hits"] else None
+
+
+def _no_cache(row: Mapping[str, Any], why: str) -> str:
+    return f"Compile cache {why}" if why and _result(row) == _COLD else ""
 
 
 def _state(result: Mapping[str, Any], row: Mapping[str, Any], number: int | None) -> Chip:

@@ -15,10 +15,12 @@ from airflow_ett.ui.run import choice, progress, saves
 from airflow_ett.ui.run.attempts import Attempts, attempts
 from airflow_ett.ui.run.head import Head, head
 from airflow_ett.ui.run.headline import Stat, Sum, headline, wall_clock
+from airflow_ett.ui.run.levers import Lever, levers
 from airflow_ett.ui.run.notices import Notice, notices
 from airflow_ett.ui.run.phases import PhaseTable, phase_table
 
-ATTEMPTS, CHECKPOINTS, COMPILES, JOBS = "attempts", "checkpoints", "compiles", "jobs"
+ATTEMPTS, CHECKPOINTS, COMPILES = "attempts", "checkpoints", "compiles"
+LEVERS, JOBS = "levers", "jobs"
 """What a page may be asked to show without leaving rows out."""
 _ROWS = 14
 
@@ -34,6 +36,7 @@ class RunView:
     sum: Sum | None
     attempts: Attempts
     phases: PhaseTable
+    levers: saves.Listing[Lever]
     compiles: saves.Listing[saves.Compile]
     checkpoints: saves.Listing[saves.Checkpoint]
     versions: tuple[saves.Version, ...]
@@ -98,6 +101,7 @@ def run_view(
         sum=None if result["ett_pct"] is None else wall_clock(result),
         attempts=attempts(result, show_all=ATTEMPTS in whole),
         phases=phase_table(result, rows, components),
+        levers=levers(result, show_all=LEVERS in whole),
         compiles=saves.compiles(result, show_all=COMPILES in whole),
         checkpoints=saves.checkpoints(result, show_all=CHECKPOINTS in whole),
         versions=saves.versions(result),

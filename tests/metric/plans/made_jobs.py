@@ -25,7 +25,8 @@ def job(
     begin_s: int = 0,
     **more: Any,
 ) -> Result:
-    """A job as ``as_dict`` has it. An attempt: seconds by phase, and ``cause``, ``compiles``.
+    """A job as ``as_dict`` has it. An attempt: seconds by phase, ``cause``, ``compiles`` and
+    ``levers``.
 
     All but the last attempt failed; what lies before the first training is the start's, what
     another attempt needed until it trained again a recovery's.
@@ -59,8 +60,12 @@ def job(
                 "scheduler_restart": 0,
                 "elastic_restart": 0,
                 "phases_ns": phases,
+                "levers": [
+                    {"duration_ns": None, "reason": None, "rank": 0} | row
+                    for row in attempt.get("levers", ())
+                ],
             }
-            for n, phases in enumerate(spans, 1)
+            for n, (phases, attempt) in enumerate(zip(spans, attempts, strict=True), 1)
         ],
         "compiles": [
             {"attempt": [n, 0, 0], "begin_ns": 0, "lane": "main", "reason": None}
@@ -107,7 +112,7 @@ def _positions(
 
 
 def _is_phase(name: str) -> bool:
-    return name not in ("cause", "compiles")
+    return name not in ("cause", "compiles", "levers")
 
 
 def realistic(count: int) -> list[Result]:

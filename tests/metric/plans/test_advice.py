@@ -46,7 +46,7 @@ def test_publishing_off_the_accelerators() -> None:
     assert item.title == "Publish on a CPU after the anchor checkpoint"
     assert plain(item.evidence) == (
         "2 of 3 runs held 32 accelerators through publish, 45 m 00 s at the median. "
-        "ModelPublishOperator releases them at once."
+        "ModelPublishOperator(checkpoint=train.output, ...) releases them at once."
     )
     assert item.component == "shutdown"
     assert item.runs == ("r2", "r1")
@@ -107,7 +107,7 @@ def test_cold_compilations_take_what_hits_took() -> None:
     assert found.saved_ns == 2 * (2000 - 40) * SECOND
     assert plain(found.evidence) == (
         "2 of 3 runs compiled cold in every attempt, 33 m 20 s each at the median; attempts that "
-        "hit the cache took 40.0 s."
+        "hit the cache took 40.0 s. Add ett.compile_cache(model) before the first compilation."
     )
     assert found.runs == ("r3", "r1")
     assert found.component == "pt2_compile"
@@ -119,7 +119,8 @@ def test_without_a_hit_an_eighth_is_assumed() -> None:
     assert found.saved_ns == 1750 * SECOND
     assert plain(found.evidence) == (
         "1 of 1 run compiled cold in every attempt, 33 m 20 s each at the median. No hit was seen: "
-        "an eighth of it is assumed to remain."
+        "an eighth of it is assumed to remain. Add ett.compile_cache(model) before the first "
+        "compilation."
     )
 
 
@@ -132,7 +133,7 @@ def test_what_is_known_of_another_task_says_nothing_of_this_one() -> None:
     assert found is not None
     assert found.saved_ns == 1750 * SECOND
     assert plain(found.evidence).startswith("1 of 2 runs compiled cold in every attempt")
-    assert found.evidence.endswith("would remain, or an eighth.")
+    assert "would remain, or an eighth." in found.evidence
 
 
 def test_some_attempts_compile_cold() -> None:
@@ -167,7 +168,8 @@ def test_what_can_be_done_at_once() -> None:
     assert found is not None
     assert plain(found.evidence) == (
         "2 attempts in 1 of 1 run fetched their first batch and compiled in turn. At once, the "
-        "shorter of both is saved, 5 m 00 s at the median."
+        "shorter of both is saved, 5 m 00 s at the median. Add ett.fast_batch(run) before "
+        "ett.track, with a run(batch) that returns the loss."
     )
     changes = [Overlap(("first_batch", "compile"))]
     assert found.saved_ns == what_if(jobs, changes).saved_ns
@@ -190,7 +192,9 @@ def test_another_interval() -> None:
     assert plain(found.title) == "Save every 17 m 56 s instead of 1 h 00 m"
     assert plain(found.evidence) == (
         "3 failures had 1 h 30 m of training repeated; a save blocks for 15.0 s. What both waste "
-        "together is least at 17 m 56 s."
+        "together is least at 17 m 56 s. "
+        'ett.checkpointer(..., every_s="auto") finds it by itself; ETT_CHECKPOINT_EVERY_S in the '
+        "operator's env goes before what the code says."
     )
     ratio = 1075.5 / 3615
     seen = 1.5 * HOUR * (1 - ratio) - 480 * (1 / ratio - 1)
@@ -253,7 +257,8 @@ def test_saves_beside_the_training() -> None:
     assert found is not None
     assert plain(found.evidence) == (
         "In 1 of 1 run the training waited for its saves to be written, 1 h 00 m a job at the "
-        "median. A quarter of it is assumed to remain, for the copy."
+        "median. A quarter of it is assumed to remain, for the copy. "
+        "ett.checkpointer(..., background=True) writes beside the training, as it does by default."
     )
 
 

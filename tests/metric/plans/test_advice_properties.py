@@ -42,11 +42,17 @@ def lives(draw: st.DrawFn) -> list[Result]:
                             "hits": st.sampled_from([None, 0, 1]),
                             "misses": st.integers(0, 1),
                             "id": st.sampled_from([None, "0/0", "1/0"]),
+                            "reason": st.sampled_from([None, "0/0: n == 1", "0/0: odd"]),
                         }
                     ),
                     max_size=3,
                 )
             )
+            levers = st.sampled_from(["compile_cache", "fast_batch", "parallel_init"])
+            attempt["levers"] = [
+                {"lever": lever, "outcome": draw(st.sampled_from(["used", "missed"]))}
+                for lever in draw(st.sets(levers))
+            ]
             attempts.append(attempt)
         found.append(
             job(

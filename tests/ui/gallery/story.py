@@ -97,6 +97,11 @@ class Story:
         told = {"id": graph, "duration_ns": round(seconds * SECOND), "reason": reason}
         self._trainer(Kind.COMPILE, told | {"hits": int(hit), "misses": int(not hit)})
 
+    def lever(self, name: str, outcome: str, reason: str | None = None, **facts: int) -> None:
+        """Tell what became of a lever; ``facts`` are ``duration_ns`` and ``bytes``."""
+        told = {"lever": name, "outcome": outcome, "reason": reason}
+        self._trainer(Kind.LEVER, told | facts)
+
     def resume(self, seconds: float) -> None:
         """Restore the newest checkpoint that was committed by now."""
         self.phase("checkpoint_restore", seconds)

@@ -90,9 +90,18 @@ def test_compilations_tell_what_came_of_the_cache(lively: Any) -> None:
 def test_the_result_of_a_compilation(
     lively: Any, hits: int | None, misses: int | None, reason: str | None, result: Any
 ) -> None:
-    row = lively.result["compiles"][0] | {"hits": hits, "misses": misses, "reason": reason}
+    told = {"hits": hits, "misses": misses, "reason": reason, "attempt": [9, 9, 9]}
+    row = lively.result["compiles"][0] | told
     (shown,) = compiles(lively.result | {"compiles": [row]}, show_all=False).shown
     assert (shown.result, shown.reason) == (result, reason or "")
+
+
+def test_a_cold_compilation_tells_why_the_cache_did_not_spare_it(lively: Any) -> None:
+    reasons = [row.reason for row in compiles(lively.result, show_all=False).shown]
+    assert reasons[0] == "Compile cache missed (nothing is kept yet)"
+    assert reasons[1] == reasons[3] == ""  # hits, the latter in spite of the cache's word
+    assert reasons[2] == "guard: batch.size(0) == 4096"
+    assert reasons[4] == "Compile cache unable (/cache can be written by others (mode 0777))"
 
 
 def test_of_many_compilations_the_newest_are_shown(lively: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from airflow_ett.metric.phases import COMPONENTS, Components
 from airflow_ett.metric.plans.advice.gains import Proposal, Saving, saving, together
+from airflow_ett.metric.plans.advice.hows import with_how
 from airflow_ett.metric.plans.advice.jobs import NEEDED, Jobs
 from airflow_ett.metric.plans.advice.levers import LEVERS
 from airflow_ett.metric.plans.sets import Result
@@ -87,13 +88,14 @@ def _advice(
     by_component = dict.fromkeys(components, 0)
     for phase, ns in found.by_phase.items():
         by_component[components.of(phase)] += ns
+    title, evidence = with_how(key, proposal.title, proposal.evidence(jobs, found), jobs, found)
     return Advice(
         key=key,
-        title=proposal.title,
+        title=title,
         component=max(by_component, key=lambda name: by_component[name]),
         points=jobs.points(found.weighed.total()),
         saved_ns=found.by_phase.total(),
         saved_accelerator_ns=found.held if jobs.accelerated else 0,
-        evidence=proposal.evidence(jobs, found),
+        evidence=evidence,
         runs=found.runs,
     )

@@ -72,9 +72,14 @@ def together(jobs: Jobs, proposals: Sequence[Proposal]) -> int:
     and at most the sum.
     """
     cuts = [proposal.cuts for proposal in proposals if not proposal.overlap]
-    overlaps = [proposal.overlap for proposal in proposals if proposal.overlap]
+    overlaps = [(proposal.overlap, proposal.cuts) for proposal in proposals if proposal.overlap]
     return sum(
-        piece.weight * _saved(piece.phases, [cut(piece) for cut in cuts], overlaps)
+        piece.weight
+        * _saved(
+            piece.phases,
+            [cut(piece) for cut in cuts],
+            [overlap for overlap, alone in overlaps if alone(piece)],
+        )
         for piece in jobs.pieces
     )
 

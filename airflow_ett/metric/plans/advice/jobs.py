@@ -23,12 +23,16 @@ Name = tuple[str, int, int, int]
 
 
 class Piece(NamedTuple):
-    """A job, or one attempt of it. ``weight`` is what a nanosecond of it counts in ETT%."""
+    """A job, or one attempt of it. ``weight`` is what a nanosecond of it counts in ETT%.
+
+    ``used`` are the levers of the trainer that worked in the attempt; none of a whole job.
+    """
 
     job: Result
     weight: int
     name: Name
     phases: Mapping[str, int]
+    used: frozenset[str] = frozenset()
 
 
 class Jobs:
@@ -54,7 +58,7 @@ class Jobs:
             Piece(job, weight, (job["job"], 0, 0, 0), job["phases_ns"]) for job, weight in weighed
         ]
         self.pieces = [
-            Piece(job, weight, _name(job, attempt), attempt["phases_ns"])
+            Piece(job, weight, _name(job, attempt), attempt["phases_ns"], _used(attempt))
             for job, weight in weighed
             for attempt in job["attempts"]
         ]
@@ -89,6 +93,10 @@ def _name(job: Result, attempt: Mapping[str, Any]) -> Name:
         attempt["scheduler_restart"],
         attempt["elastic_restart"],
     )
+
+
+def _used(attempt: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(row["lever"] for row in attempt["levers"] if row["outcome"] == "used")
 
 
 def task_of(job: Result) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from airflow_ett.metric.plans.advice.checkpointing import background_saves, chec
 from airflow_ett.metric.plans.advice.compiling import compile_cache
 from airflow_ett.metric.plans.advice.failing import failures, stalls
 from airflow_ett.metric.plans.advice.gains import Proposal
+from airflow_ett.metric.plans.advice.graphs import fewer_graphs
 from airflow_ett.metric.plans.advice.jobs import Jobs
 from airflow_ett.metric.plans.advice.simple import SECOND, AtOnce, Shorten
 
@@ -18,16 +19,19 @@ LEVERS: Mapping[str, Lever] = {
     "publish": Shorten(
         "publish",
         "Publish on a CPU after the anchor checkpoint",
-        "{runs} held {accelerators} through publish, {median} at the median. ModelPublishOperator "
-        "releases them at once.",
+        "{runs} held {accelerators} through publish, {median} at the median. "
+        "ModelPublishOperator(checkpoint=train.output, ...) releases them at once.",
     ),
     "compile_cache": compile_cache,
+    "fewer_graphs": fewer_graphs,
     "fast_batch": AtOnce(
+        "fast_batch",
         ("first_batch", "compile"),
         "Fetch the first batch while the model compiles",
         "fetched their first batch and compiled",
     ),
     "parallel_init": AtOnce(
+        "parallel_init",
         ("preproc_creation", "train_module_creation"),
         "Create preprocessing and model at the same time",
         "created preprocessing and model",

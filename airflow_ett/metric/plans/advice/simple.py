@@ -49,8 +49,12 @@ class Shorten:
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """Run phases at the same time that came in turn; ``what`` says what the attempts did."""
+    """Run phases at the same time that came in turn; ``what`` says what the attempts did.
 
+    Attempts in which ``lever`` worked did so at the same time already.
+    """
+
+    lever: str
     phases: tuple[str, str]
     title: str
     what: str
@@ -60,7 +64,7 @@ class AtOnce:
         overlap = Overlap(self.phases)
 
         def cuts(piece: Piece) -> Mapping[str, int]:
-            return overlap.saves(piece.phases)
+            return {} if self.lever in piece.used else overlap.saves(piece.phases)
 
         def evidence(jobs: Jobs, found: Saving) -> str:
             attempts = show.counted(len(found.shown), "attempt")
