@@ -56,7 +56,8 @@ class Demo:
         self._print = say
         self._began = time.monotonic()
         # Compiled kernels stay in the home, so that every demo starts cold and nothing is left.
-        env = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(home / "ett" / "inductor")}
+        self._scratch = home / "tmp"
+        env = {"OMP_NUM_THREADS": "1", "TMPDIR": str(self._scratch)}
         self.stack = AirflowStack(home, dags=example_dags(), env=env, port=port)
         self._events: list[Event] = []
         self._event_follower = EventFollower(home / "ett" / "runs")
@@ -84,6 +85,7 @@ class Demo:
     def run(self) -> None:
         """Run the whole path; raise :class:`DemoError` where it does not end as it should."""
         self._say(f"starting Airflow in {self._home}")
+        self._scratch.mkdir(exist_ok=True)
         self._cli("db", "upgrade")
         self.stack.start()
         self._say(f"Airflow is up at {self.stack.url} (logs in {self._home / 'logs'})")

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_ett.events import AttemptId, Event, Kind, Layer
 from airflow_ett.metric.format import duration
+from airflow_ett.metric.outcomes import named, told
 
 _LAYERS = {
     Layer.FIRST: "first try",
@@ -30,6 +31,7 @@ class Narrator:
             Kind.PROCESS_ENDED: self._ended,
             Kind.RESUMED: self._resumed,
             Kind.COMPILE: self._compiled,
+            Kind.LEVER: self._pulled,
             Kind.CHECKPOINT_COMMITTED: self._committed,
             Kind.ATTEMPT_ENDED: self._judged,
             Kind.JOB_ENDED: self._closed,
@@ -85,6 +87,11 @@ class Narrator:
     def _compiled(self, event: Event, name: str) -> str | None:
         length = int(event.data.get("duration_ns") or 0)
         return f"{name}: torch.compile took {duration(length)}" if length >= _SECOND else None
+
+    def _pulled(self, event: Event, name: str) -> str | None:
+        if event.rank not in (None, 0):
+            return None
+        return f"{name}: {named(event.data['lever'])} {told(event.data)}"
 
     def _committed(self, event: Event, name: str) -> str | None:
         if not event.data.get("anchor"):

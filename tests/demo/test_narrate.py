@@ -42,3 +42,12 @@ def test_small_compiles_agents_and_unknown_events_are_not_told() -> None:
     assert tell(narrator, Kind.COMPILE, 1, 1, duration_ns=20_000_000) is None
     assert tell(narrator, Kind.PROCESS_STARTED, 1, 1, role="agent", pid=1) is None
     assert tell(narrator, "weather", 1, 1) is None
+
+
+def test_what_became_of_a_lever_is_told_in_one_line() -> None:
+    narrator = Narrator()
+    facts = {"lever": "compile_cache", "outcome": "used", "reason": "saved by attempt 1"}
+    line = tell(narrator, Kind.LEVER, 1, 2, duration_ns=SECOND // 5, **facts)
+    assert line == "attempt 1: compile cache used in 200\u00a0ms (saved by attempt 1)"
+    line = tell(narrator, Kind.LEVER, 2, 2, lever="fast_batch", outcome="off")
+    assert line == "attempt 1: fast batch off"

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with ett.phase("train_module_creation"):
             model = build()
             optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
-            forward = _compiled(model, wanted=options.compile)
+            forward = _compiled(model, ett, wanted=options.compile)
         saver = ett.checkpointer(model=model, optimizer=optimizer, every_s=options.every_s)  # 2
         start = saver.restore()  # 3
         submission = ett.attempt.submission if ett.attempt else 1
@@ -65,12 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"evaluation: auc {score.auc:.4f}, logloss {score.logloss:.4f}", flush=True)
 
 
-def _compiled(model: Any, *, wanted: bool) -> Any:
-    """Return the model compiled, or itself where that is not wanted or not possible."""
+def _compiled(model: Any, ett: Session, *, wanted: bool) -> Any:
+    """Return the model compiled, or itself where that is not wanted or not possible.
+
+    Later attempts and jobs find what this one compiles: one more line, and nothing depends on it.
+    """
     problem = _compiler_problem()
     if not wanted or problem:
         print(f"torch.compile: off ({problem or '--no-compile'})", flush=True)
         return model
+    ett.compile_cache(model)
     return torch.compile(model, dynamic=False)
 
 

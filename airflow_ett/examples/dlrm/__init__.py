@@ -1,0 +1,1 @@
+"""A sharded recommendation model in whose trainer every lever is one argument."""
