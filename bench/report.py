@@ -31,8 +31,8 @@ def publish(name: str, unit: str, figures: Mapping[str, float], targets: Iterabl
     """Print the figures with their ratio to the first, then the targets; write them as JSON."""
     base = next(iter(figures.values()))
     rows = [[label, number(value), f"{value / base:.2f}"] for label, value in figures.items()]
-    _print(["", unit, "ratio"], rows)
-    _conclude(name, {"unit": unit, "figures": dict(figures)}, targets)
+    show(["", unit, "ratio"], rows)
+    conclude(name, {"unit": unit, "figures": dict(figures)}, targets)
 
 
 def publish_table(
@@ -42,9 +42,9 @@ def publish_table(
     targets: Iterable[Target],
 ) -> None:
     """Print rows of figures (None: not measured), then the targets; write them as JSON."""
-    _print(["", *columns], [[label, *map(number, row)] for label, row in rows.items()])
+    show(["", *columns], [[label, *map(number, row)] for label, row in rows.items()])
     figures = {label: dict(zip(columns, row, strict=True)) for label, row in rows.items()}
-    _conclude(name, {"figures": figures}, targets)
+    conclude(name, {"figures": figures}, targets)
 
 
 def number(value: float | None) -> str:
@@ -54,14 +54,16 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _print(columns: list[str], rows: list[list[str]]) -> None:
+def show(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of texts, the first column to the left."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for first, *rest in [columns, *rows]:
         cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         print("  ".join([first.ljust(widths[0]), *cells]))
 
 
-def _conclude(name: str, content: dict[str, Any], targets: Iterable[Target]) -> None:
+def conclude(name: str, content: dict[str, Any], targets: Iterable[Target]) -> None:
+    """Print the targets; write them and ``content`` as JSON."""
     rows = [asdict(target) | {"met": target.met} for target in targets]
     for row in rows:
         word = "met" if row["met"] else "MISSED"

@@ -1,0 +1,1 @@
+"""The parts of ``bench/ett``: levers pulled one after the other, under the product's own metric."""
