@@ -13,6 +13,7 @@ import pytest
 from airflow_ett.events import AttemptId, JobKey, LogWriter, RunDir, trainer_writer
 
 ROOT = Path(__file__).resolve().parents[1]
+_LONGEST = "tests/system/test_durable.py"
 
 # How long an example takes says more about the machine's other work than about ours.
 hypothesis.settings.register_profile("here", deadline=None)
@@ -23,9 +24,9 @@ hypothesis.settings.load_profile("here")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Among several workers, keep together what shares a server or a module's fixtures.
 
-    What a real Airflow is for goes to one worker: it takes longest, and mostly waits. Trainings on
-    Slurm have an Airflow of their own, which another worker runs beside it. The tests of any other
-    file stay together, and so do all files that use Postgres.
+    What a real Airflow is for goes to one worker: it takes longest, and mostly waits. Half of it,
+    and trainings on Slurm, have an Airflow of their own, which another worker runs beside it. The
+    tests of any other file stay together, and so do all files that use Postgres.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -42,7 +43,7 @@ def _group(file: str) -> str:
     servers = [s for s in ("airflow", "postgres", "slurm") if f"pytest.mark.{s}" in text]
     if servers == ["airflow", "slurm"]:
         return " and ".join(servers)
-    if servers:
+    if servers and file != _LONGEST:
         return servers[0]
     return "postgres" if file.startswith("tests/store/") else file
 
