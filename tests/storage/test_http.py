@@ -46,7 +46,7 @@ def test_what_may_pass_is_tried_again(server: Server) -> None:
     place, pauses = server.storage(patience_s=60)
     assert place.now_ns() == 7
     assert len(server.asked) == 8
-    assert pauses[6] == 7
+    assert pauses[6] >= 7  # a pause of our own may be longer
     assert all(0.05 * 2**n <= pauses[n] <= 0.15 * 2**n for n in range(6))
 
 

@@ -61,7 +61,9 @@ class View:
     def succeeded(self) -> bool:
         """Whether the newest submission's trainer has ended well, as its agent told."""
         intent = self.newest_intent()
-        name = f"{intent['number']}.*.json" if intent else ""
+        if intent is None:
+            return False
+        name = f"{intent['number']}.*.json"
         replies = [json.loads(path.read_bytes()) for path in self.run_dir.replies.glob(name)]
         newest = max(replies, key=lambda reply: list(reply["attempt"]), default=None)
         return newest is not None and all(rank["exit_code"] == 0 for rank in newest["ranks"])

@@ -229,6 +229,15 @@ def test_an_exit_passes_before_errors_once_all_have_ended(world: World) -> None:
     assert ended == [1]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What runs in the background of a shell ignores SIGINT."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_does_not_wait(world: World, gate: threading.Event) -> None:
     def part() -> None:
         os.kill(os.getpid(), signal.SIGINT)

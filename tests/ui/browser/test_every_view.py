@@ -63,6 +63,7 @@ def test_axe_finds_nothing_serious(shown: View, axe: str, theme: str) -> None:
     expected = {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 29, 45)"}[theme]
     try:
         once(lambda: colour(shown.frame()) == expected, shown.page)
+        once(lambda: not shown.frame().evaluate("document.getAnimations().length"), shown.page)
         assert violations(shown.frame(), axe) == []
     finally:
         shown.page.emulate_media(color_scheme="light")
