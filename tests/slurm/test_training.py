@@ -203,7 +203,7 @@ def test_one_that_does_not_heed_it_is_killed_in_each_run(slurm: Any, tmp_path: P
     gateway, handle = several(slurm, tmp_path, script, retries=1)
     slurm.until(lambda: gateway.status(handle).reason == "BeginTime")
     number = (tmp_path / "apps" / "several" / "job").read_text().strip()
-    slurm.run("scontrol", "update", f"job={number}", "StartTime=now")
+    slurm.run("scontrol", "update", f"job={number}", SOON)
     slurm.until(lambda: gateway.status(handle).terminal)
     assert (gateway.status(handle).state, gateway.status(handle).restart) == ("FAILED", 1)
 
