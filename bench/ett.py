@@ -26,11 +26,11 @@ QUICK_WORKLOAD = Workload(
     rows=200_000,
     dimension=16,
     layers=4,
-    warmup_s=4.0,
+    warmup_s=8.0,
     publish_s=5.0,
     every_s=4.0,
     retry_delay_s=10.0,
-    expected_s=(125.0, 60.0),
+    expected_s=(125.0, 57.0),
 )
 FULL_WORKLOAD = Workload(
     samples=20_000_000,
@@ -39,11 +39,11 @@ FULL_WORKLOAD = Workload(
     rows=200_000,
     dimension=16,
     layers=4,
-    warmup_s=4.0,
+    warmup_s=10.0,
     publish_s=20.0,
     every_s=25.0,
     retry_delay_s=10.0,
-    expected_s=(460.0, 330.0),
+    expected_s=(480.0, 330.0),
 )
 ENDS = (BASELINE, Row("all", ALL.levers))
 QUICK_RUNS, FULL_RUNS, SWEEP_RUNS = 3, 2, 1

@@ -23,8 +23,8 @@ GAIN_POINTS, AT_LEAST_PCT, AT_MOST_PCT = 15.5, 59.0, 85.0
 SHORTER, FALLS, OFF_POINTS = 8.0, 1.8, 3.0
 THEIRS = "ETT% of the baseline, as in the paper"
 _WIDTH = 100
-_NOTHING_S = 0.1
-"""A fall of TTS below this counts as this much: a ratio needs something to be taken to."""
+_LEAST_FALL_S = 1.0
+"""A smaller fall of TTS is none: a ratio to it would say nothing, and the target is missed."""
 
 
 class Told(NamedTuple):
@@ -169,7 +169,8 @@ def _targets(
     last = _medians(list(figures.values())[-1])
     gain = last.ett - first.ett
     shorter = first.compile_restart / second.compile_restart if second.compile_restart else 0.0
-    falls = (first.ttr - last.ttr) / max(first.tts - last.tts, _NOTHING_S)
+    sooner = first.tts - last.tts
+    falls = (first.ttr - last.ttr) / sooner if sooner >= _LEAST_FALL_S else 0.0
     off = max(prediction.off for prediction in predictions)
     targets = [
         Target("compiling on restart is shorter than cold", shorter, "x", SHORTER, at_least=True),

@@ -45,6 +45,14 @@ def test_the_full_form_has_targets_of_its_own(tmp_path: Path) -> None:
     assert found["TTR falls by more than TTS"].met
 
 
+def test_a_start_that_gets_no_shorter_is_nothing_to_compare_a_recovery_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LIVES, "all", lives((29, 2)))
+    found = {t.name: t for t in tell_ablation(campaign(tmp_path, *QUICK), full=False).targets}
+    assert not found["TTR falls by more than TTS"].met
+
+
 def test_the_quick_form_prints_all_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
