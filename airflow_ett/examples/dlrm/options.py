@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from airflow_ett.config import SWITCHES
+from airflow_ett.examples.arguments import positive
 from airflow_ett.examples.dlrm.model import Sizes
 from airflow_ett.examples.ranker.faults import parse_faults
 
@@ -41,11 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     size = Sizes()
     add("--samples", type=int, default=2_000_000, help="train up to this cursor, in whole batches")
-    add("--batch-size", type=_positive, default=256, help="of all ranks, in steps of 4 x ranks")
-    add("--tables", type=_positive, default=size.tables)
-    add("--rows", type=_positive, default=size.rows, help="of each table")
-    add("--dimension", type=_positive, default=size.dimension)
-    add("--layers", type=_positive, default=size.layers, help="on top; each is compiled")
+    add("--batch-size", type=positive, default=256, help="of all ranks, in steps of 4 x ranks")
+    add("--tables", type=positive, default=size.tables)
+    add("--rows", type=positive, default=size.rows, help="of each table")
+    add("--dimension", type=positive, default=size.dimension)
+    add("--layers", type=positive, default=size.layers, help="on top; each is compiled")
     add("--seed", type=int, default=9)
     add(
         "--inject",
@@ -76,13 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     for lever, meaning in LEVERS.items():
         add(f"--{lever.replace('_', '-')}", action=flag, default=True, help=meaning)
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be positive, not {value}")
-    return value
 
 
 def _interval(text: str) -> float | Literal["auto"] | None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from airflow_ett.examples.arguments import positive
 from airflow_ett.examples.ranker.data import batches, load
 from airflow_ett.examples.ranker.evaluation import evaluate
 from airflow_ett.examples.ranker.faults import parse_faults, strike
@@ -91,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="airflow_ett.examples.ranker.train")
     add = parser.add_argument
     add("--samples", type=int, default=360_000, help="train up to this cursor, in whole batches")
-    add("--batch-size", type=_positive, default=256)
+    add("--batch-size", type=positive, default=256)
     add("--every-s", type=float, default=10.0, help="seconds between checkpoints")
     add("--data", type=Path, help="folder of MovieLens-100k; fetched into it if missing")
     add(
@@ -108,13 +109,6 @@ def _parser() -> argparse.ArgumentParser:
         help="fail in this submission when the cursor reaches CURSOR",
     )
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be positive, not {value}")
-    return value
 
 
 if __name__ == "__main__":
