@@ -10,13 +10,14 @@ from dataclasses import asdict
 
 from airflow_ett.errors import EttError
 from airflow_ett.publish.publisher import publish
+from airflow_ett.publish.request import TRANSFORMS, Request
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Publish; return 0, or 1 after one line on stderr that says what went wrong."""
     options = _parser().parse_args(arguments)
     try:
-        published = publish(**vars(options))
+        published = publish(Request(**vars(options)))
     except EttError as error:
         print(f"not published: {error}", file=sys.stderr)
         return 1
@@ -36,15 +37,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PKG.MODULE:FACTORY",
         help="returns the model",
     )
-    add("--registry", required=True, metavar="DIR", help="folder of the published models")
+    add("--registry", required=True, metavar="PLACE", help="where the published models are")
     add("--name", required=True, help="the model's name in the registry")
     add("--version", help="default: the checkpoint's cursor and the start of its digest")
+    add("--transforms", type=_listed, default=(), help=f"with commas: {', '.join(TRANSFORMS)}")
     add(
         "--golden",
         metavar="PKG.MODULE:FUNCTION",
-        help="returns the inputs to try it with; default: example_batch of the factory's module",
+        help="returns the inputs to try it with; default: the trainer's, or example_batch of the "
+        "factory's module",
     )
+    add("--tolerance", type=float, help="greatest difference of a score from the trainer's")
+    add("--force-latest", action="store_true", help="even if a newer version is the latest")
+    add("--training", type=json.loads, default={}, metavar="JSON", help="for the manifest")
     return parser
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 if __name__ == "__main__":

@@ -13,18 +13,20 @@ from typing import Any
 from airflow_ett.checkpoints import Checkpoint, open_checkpoint, verify
 from airflow_ett.checkpoints.layout import MARKER
 from airflow_ett.errors import CheckpointError, ConfigurationError, PublishError
-from airflow_ett.publish.registry import (
+from airflow_ett.publish.registries import (
     MANIFEST_FILE,
-    MODEL_FILE,
+    WEIGHTS_FILE,
     Registry,
     Snapshot,
-    file_digest,
+    open_registry,
 )
+from airflow_ett.publish.registries.folder import file_digest
+from airflow_ett.publish.request import Request
 
 _MODEL = "model"
 """The name under which the trainer gave the model to its checkpointer."""
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _RESULT_FILE = "check.json"
 
 
@@ -41,6 +43,7 @@ class _Source:
             "checkpoint": self.checkpoint.uri,
             "digest": self.digest,
             "cursor": self.checkpoint.cursor,
+            "saved_ns": self.checkpoint.manifest.created_ns,
             "job": self.checkpoint.manifest.job,
         }
 
@@ -63,50 +66,33 @@ class Published:
     existed: bool
 
 
-def publish(
-    *,
-    checkpoint: str,
-    model: str,
-    registry: str,
-    name: str,
-    version: str | None = None,
-    golden: str | None = None,
-) -> Published:
-    """Publish a committed checkpoint's model as a version in a registry folder.
+def publish(request: Request) -> Published:
+    """Publish a committed checkpoint's model as a version in a registry.
 
-    ``model`` and ``golden`` are ``pkg.module:function``: the first returns the model, the second
-    the inputs to try it with (a tensor, a tuple or a mapping of tensors; by default those of
-    ``example_batch`` in the model's module). The default version derives from the checkpoint, so
-    publishing one twice makes one version.
+    The default version derives from the checkpoint and the transforms, so publishing one twice
+    makes one version.
 
     Raises :class:`ConfigurationError` that names the parameter, and :class:`PublishError`, after
     which nothing has become visible.
     """
     begin_ns = time.time_ns()
-    _require_function("model", model)
-    if golden is not None:
-        _require_function("golden", golden)
     try:
-        source = _verified(checkpoint)
-        shelf = Registry(Path(registry), name)
-        shelf.sweep()
-        wanted = version or f"{source.checkpoint.cursor}-{source.digest[:8]}"
-        snapshot = shelf.find(wanted)
+        source = _verified(request.checkpoint)
+        registry = open_registry(request.registry, request.name)
+        registry.sweep()
+        version = request.version or _version(source, request)
+        snapshot = registry.find(version)
         existed = snapshot is not None
         if snapshot is None:
-            snapshot, existed = _make(shelf, wanted, source, model, golden)
-        if snapshot.source_digest != source.digest:
-            other = snapshot.manifest["source"]["checkpoint"]
-            raise PublishError(
-                f"{snapshot.folder} was published from {other}, not from {source.checkpoint.uri}; "
-                "choose another version"
-            )
-        shelf.point_latest(snapshot)
+            snapshot, existed = _make(registry, version, source, request)
+        _require_same(snapshot, source, request)
+        registry.point_latest(snapshot, force=request.force_latest)
     except OSError as error:
-        raise PublishError(f"{checkpoint} as {name} into {registry}: {error}") from error
+        what = f"{request.checkpoint} as {request.name} into {request.registry}"
+        raise PublishError(f"{what}: {error}") from error
     return Published(
-        version=wanted,
-        uri=str(snapshot.folder),
+        version=version,
+        uri=snapshot.uri,
         digest=snapshot.digest,
         begin_ns=begin_ns,
         end_ns=time.time_ns(),
@@ -115,10 +101,21 @@ def publish(
     )
 
 
-def _require_function(parameter: str, text: str) -> None:
-    module, _, function = text.partition(":")
-    if not (all(part.isidentifier() for part in module.split(".")) and function.isidentifier()):
-        raise ConfigurationError(parameter, f"{text!r} is not of the form pkg.module:function")
+def _version(source: _Source, request: Request) -> str:
+    transforms = "".join(f"-{name}" for name in request.transforms)
+    return f"{source.checkpoint.cursor}-{source.digest[:8]}{transforms}"
+
+
+def _require_same(snapshot: Snapshot, source: _Source, request: Request) -> None:
+    """Raise unless a version was made from this checkpoint, and with these transforms."""
+    other = snapshot.manifest
+    if snapshot.source_digest != source.digest:
+        what = f"from {other['source']['checkpoint']}, not from {source.checkpoint.uri}"
+    elif (made := list(other.get("transforms", ()))) != list(request.transforms):
+        what = f"with transforms {made}, not {list(request.transforms)}"
+    else:
+        return
+    raise PublishError(f"{snapshot.uri} was published {what}; choose another version")
 
 
 def _verified(uri: str) -> _Source:
@@ -133,30 +130,33 @@ def _verified(uri: str) -> _Source:
 
 
 def _make(
-    shelf: Registry, version: str, source: _Source, model: str, golden: str | None
+    registry: Registry, version: str, source: _Source, request: Request
 ) -> tuple[Snapshot, bool]:
     """Return the new snapshot, and whether another publisher made it meanwhile."""
-    with shelf.staging(version) as staged:
-        weights = staged / MODEL_FILE
+    with registry.staging(version) as staged:
+        weights = staged / WEIGHTS_FILE
         count = _write_weights(source.checkpoint, weights)
         manifest = {
             "v": _SCHEMA_VERSION,
-            "name": shelf.folder.name,
+            "name": request.name,
             "version": version,
             "source": source.described(),
-            "factory": model,
+            "training": dict(request.training),
+            "factory": request.model,
+            "transforms": list(request.transforms),
             "parameters": count,
-            "check": _try(weights, model, golden),
+            "check": _try(weights, request.model, request.golden),
             "files": {
-                MODEL_FILE: {"sha256": file_digest(weights), "bytes": weights.stat().st_size}
+                WEIGHTS_FILE: {"sha256": file_digest(weights), "bytes": weights.stat().st_size}
             },
             "created_ns": time.time_ns(),
         }
         (staged / MANIFEST_FILE).write_text(json.dumps(manifest, indent=1) + "\n")
-        existed = not shelf.reveal(staged, version)
-    snapshot = shelf.find(version)
+        existed = not registry.reveal(staged, version)
+    snapshot = registry.find(version)
     if snapshot is None:
-        raise PublishError(f"{shelf.folder / version} was removed while it was being published")
+        where = f"{request.registry}, model {request.name}"
+        raise PublishError(f"{where}: version {version} was removed while it was being published")
     return snapshot, existed
 
 

@@ -19,7 +19,7 @@ PUBLIC = {
     "airflow_ett.metric": """
         AttemptMetric COMPONENTS Checkpoint Compile Component Components Fold JobMetric Phase
         Published Quality Recovery Span configured measure""",
-    "airflow_ett.publish": "Published publish",
+    "airflow_ett.publish": "Published Registry Request Snapshot publish",
     "airflow_ett.peers": "Problem Told read_ml_goodput read_resiliency",
     "airflow_ett.store": "IngestReport Store ingest_root ingest_run_dir open_store queries upgrade",
     "airflow_ett.fleet": "roll_up",

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 from airflow_ett.checkpoints import open_checkpoint
 from airflow_ett.errors import ConfigurationError, PublishError
-from airflow_ett.publish import publish, publisher
-from airflow_ett.publish.registry import Registry, file_digest
+from airflow_ett.publish import Request, publish, publisher
+from airflow_ett.publish.registries.folder import FolderRegistry, file_digest
 
 pytestmark = pytest.mark.torch
 
@@ -56,6 +56,7 @@ def test_the_command_publishes_the_model_and_nothing_else(site: Any) -> None:
         "checkpoint": open_checkpoint(str(checkpoint)).uri,
         "digest": digest,
         "cursor": 640,
+        "saved_ns": open_checkpoint(str(checkpoint)).manifest.created_ns,
         "job": "0123456789abcdef0123",
     }
     assert manifest["factory"] == "ett_toy:build"
@@ -67,16 +68,16 @@ def test_the_weights_are_the_trained_ones(site: Any) -> None:
     def fill(model: Any) -> None:
         model[2].bias.fill_(7.5)
 
-    published = publish(**site.arguments(site.save(poison=fill)))
+    published = publish(Request(**site.arguments(site.save(poison=fill))))
     tensors = load_file(Path(published.uri, "model.safetensors"))
     assert tensors["2.bias"].item() == 7.5
 
 
 def test_the_same_checkpoint_publishes_once(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = site.arguments(site.save())
-    first = publish(**arguments)
+    first = publish(Request(**arguments))
     monkeypatch.setattr(publisher, "_make", lambda *args: pytest.fail("made again"))
-    again = publish(**arguments)
+    again = publish(Request(**arguments))
     assert (first.existed, again.existed) == (False, True)
     assert (again.version, again.uri, again.digest) == (first.version, first.uri, first.digest)
     assert again.begin_ns > first.end_ns
@@ -84,29 +85,29 @@ def test_the_same_checkpoint_publishes_once(site: Any, monkeypatch: pytest.Monke
 
 def test_latest_follows_the_newest_and_is_not_turned_back(site: Any) -> None:
     old, new = site.save(cursor=100), site.save(cursor=200)
-    first = publish(**site.arguments(old))
-    second = publish(**site.arguments(new))
+    first = publish(Request(**site.arguments(old)))
+    second = publish(Request(**site.arguments(new)))
     latest = site.registry / "toy" / "latest"
     assert latest.read_text().strip() == second.version
-    assert publish(**site.arguments(old)).existed
+    assert publish(Request(**site.arguments(old))).existed
     assert latest.read_text().strip() == second.version
     assert site.versions == sorted([first.version, second.version])
 
 
 def test_a_version_of_another_checkpoint_is_not_overwritten(site: Any) -> None:
-    first = publish(**site.arguments(site.save(cursor=100), version="v1"))
+    first = publish(Request(**site.arguments(site.save(cursor=100), version="v1")))
     other = site.save(cursor=200)
     with pytest.raises(PublishError, match=r"published from .*c000000000000100-.*another"):
-        publish(**site.arguments(other, version="v1"))
+        publish(Request(**site.arguments(other, version="v1")))
     assert file_digest(Path(first.uri, "model.safetensors")) == first.digest
 
 
 def test_a_damaged_version_is_named(site: Any) -> None:
     arguments = site.arguments(site.save())
-    weights = Path(publish(**arguments).uri, "model.safetensors")
+    weights = Path(publish(Request(**arguments)).uri, "model.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     with pytest.raises(PublishError, match=r"model\.safetensors .*damaged"):
-        publish(**arguments)
+        publish(Request(**arguments))
 
 
 def nan(model: Any) -> None:
@@ -143,7 +144,7 @@ def test_nothing_broken_becomes_visible(
         (checkpoint / ".metadata").unlink()
         site.commit(checkpoint)
     with pytest.raises(PublishError, match=message):
-        publish(**site.arguments(checkpoint, **more))
+        publish(Request(**site.arguments(checkpoint, **more)))
     shelf = site.registry / "toy"
     assert not shelf.exists() or [p.name for p in shelf.iterdir()] == []
 
@@ -153,16 +154,16 @@ def test_a_committed_checkpoint_whose_shard_dcp_cannot_read_is_named(site: Any) 
     (checkpoint / "__0_0.distcp").write_bytes(b"nonsense")
     site.commit(checkpoint)
     with pytest.raises(PublishError, match="the tensors cannot be read"):
-        publish(**site.arguments(checkpoint))
+        publish(Request(**site.arguments(checkpoint)))
 
 
 def test_a_full_disk_leaves_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Registry, *arguments: object) -> bool:
+    def full(self: FolderRegistry, *arguments: object) -> bool:
         raise OSError(errno.ENOSPC, "No space left on device", "manifest.json")
 
-    monkeypatch.setattr(Registry, "reveal", full)
+    monkeypatch.setattr(FolderRegistry, "reveal", full)
     with pytest.raises(PublishError, match="No space left on device"):
-        publish(**site.arguments(site.save()))
+        publish(Request(**site.arguments(site.save())))
     assert list((site.registry / "toy").iterdir()) == []
 
 
@@ -183,7 +184,7 @@ def test_a_full_disk_leaves_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_a_wrong_parameter_is_named(site: Any, parameter: str, value: str) -> None:
     arguments = {**site.arguments(site.save()), parameter: value}
     with pytest.raises(ConfigurationError) as caught:
-        publish(**arguments)
+        publish(Request(**arguments))
     assert caught.value.parameter == parameter
     assert not (site.registry / "toy").exists() or site.versions == []
 
@@ -205,5 +206,5 @@ def test_dtypes_survive(site: Any) -> None:
     def halve(model: Any) -> None:
         model.to(torch.bfloat16)
 
-    published = publish(**site.arguments(site.save(poison=halve)))
+    published = publish(Request(**site.arguments(site.save(poison=halve))))
     assert load_file(Path(published.uri, "model.safetensors"))["0.bias"].dtype == torch.bfloat16

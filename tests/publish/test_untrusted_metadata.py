@@ -12,7 +12,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from airflow_ett.errors import PublishError
-from airflow_ett.publish import publish
+from airflow_ett.publish import Request, publish
 from airflow_ett.publish.tensors import read_tensors
 
 pytestmark = pytest.mark.torch
@@ -33,7 +33,7 @@ def refused(site: Any, content: bytes, message: str) -> None:
     (checkpoint / ".metadata").write_bytes(content)
     site.commit(checkpoint)
     with pytest.raises(PublishError, match=message):
-        publish(**site.arguments(checkpoint))
+        publish(Request(**site.arguments(checkpoint)))
     assert site.versions == []
 
 

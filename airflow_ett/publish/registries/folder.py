@@ -17,53 +17,17 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from airflow_ett.errors import ConfigurationError, PublishError
+from airflow_ett.publish.registries.protocol import MANIFEST_FILE, Snapshot
 
-MODEL_FILE = "model.safetensors"
-MANIFEST_FILE = "manifest.json"
 LATEST_FILE = "latest"
 _STAGING = ".staging-"
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A published version whose files were found whole."""
-
-    folder: Path
-    manifest: dict[str, Any]
-
-    @property
-    def version(self) -> str:
-        """Its name in the registry."""
-        return self.folder.name
-
-    @property
-    def created_ns(self) -> int:
-        """When it was made, UTC nanoseconds."""
-        return int(self.manifest["created_ns"])
-
-    @property
-    def source_digest(self) -> str:
-        """SHA-256 of the manifest of the checkpoint that it was made from."""
-        return str(self.manifest["source"]["digest"])
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the weights' file."""
-        return str(self.manifest["files"][MODEL_FILE]["sha256"])
-
-    @property
-    def bytes(self) -> int:
-        """Size of the weights' file."""
-        return int(self.manifest["files"][MODEL_FILE]["bytes"])
-
-
-class Registry:
+class FolderRegistry:
     """One model's folder in a registry.
 
     Raises :class:`ConfigurationError` for a name that is no plain file name.
@@ -84,10 +48,13 @@ class Registry:
         if not folder.exists():
             return None
         try:
-            snapshot = Snapshot(folder, json.loads((folder / MANIFEST_FILE).read_bytes()))
-            files = {MODEL_FILE: (snapshot.bytes, snapshot.digest)}
-            _ = snapshot.created_ns, snapshot.source_digest
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            snapshot = Snapshot(str(folder), json.loads((folder / MANIFEST_FILE).read_bytes()))
+            files = {
+                name: (int(told["bytes"]), str(told["sha256"]))
+                for name, told in snapshot.manifest["files"].items()
+            }
+            _ = snapshot.age, snapshot.source_digest, snapshot.digest
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(folder / MANIFEST_FILE, repr(error)) from error
         for name, expected in files.items():
             try:
@@ -124,33 +91,36 @@ class Registry:
         _sync(self.folder)
         return True
 
-    def point_latest(self, snapshot: Snapshot) -> None:
-        """Let ``latest`` name this version unless it names a newer one already."""
+    def point_latest(self, snapshot: Snapshot, *, force: bool = False) -> bool:
+        """Let ``latest`` name this version, unless it names a newer one and ``force`` is not set.
+
+        Returns whether it names this version now.
+        """
         lock = os.open(self.folder / ".latest.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if self._latest_created_ns() < snapshot.created_ns:
-                fresh = self.folder / ".latest.new"
-                fresh.write_text(f"{snapshot.version}\n")
-                _sync(fresh)
-                fresh.replace(self.folder / LATEST_FILE)
-                _sync(self.folder)
+            latest = self._latest()
+            if latest is not None and latest.version == snapshot.version:
+                return True
+            if latest is not None and latest.age > snapshot.age and not force:
+                return False
+            fresh = self.folder / ".latest.new"
+            fresh.write_text(f"{snapshot.version}\n")
+            _sync(fresh)
+            fresh.replace(self.folder / LATEST_FILE)
+            _sync(self.folder)
         finally:
             os.close(lock)
+        return True
 
-    def sweep(self) -> list[str]:
-        """Remove the staging folders of publishers that died; return their names."""
-        swept = []
+    def sweep(self) -> None:
+        """Remove the staging folders of publishers that died."""
         for lock_path in self.folder.glob(f"{_STAGING}*.lock"):
             lock = _try_lock(lock_path)
-            if lock is None:
-                continue
-            folder = lock_path.with_suffix("")
-            shutil.rmtree(folder, ignore_errors=True)
-            lock_path.unlink(missing_ok=True)
-            os.close(lock)
-            swept.append(folder.name)
-        return swept
+            if lock is not None:
+                shutil.rmtree(lock_path.with_suffix(""), ignore_errors=True)
+                lock_path.unlink(missing_ok=True)
+                os.close(lock)
 
     def _lock_new_staging(self, version: str) -> tuple[int, Path]:
         while True:
@@ -161,14 +131,15 @@ class Registry:
             if lock is not None:
                 return lock, folder
 
-    def _latest_created_ns(self) -> int:
-        """When the version that ``latest`` names was made; -1 where it names no published one."""
+    def _latest(self) -> Snapshot | None:
+        """Return what ``latest`` names, None where it names no published version."""
         try:
-            version = (self.folder / LATEST_FILE).read_text().strip()
-            manifest = json.loads((self.folder / version / MANIFEST_FILE).read_bytes())
-            return int(manifest["created_ns"])
+            folder = self.folder / (self.folder / LATEST_FILE).read_text().strip()
+            snapshot = Snapshot(str(folder), json.loads((folder / MANIFEST_FILE).read_bytes()))
+            _ = snapshot.version, snapshot.age
         except (OSError, ValueError, KeyError, TypeError):
-            return -1
+            return None
+        return snapshot
 
 
 def file_digest(path: Path) -> str:
