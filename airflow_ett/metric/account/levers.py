@@ -10,6 +10,9 @@ from airflow_ett.metric.result import Lever
 MOST = 8
 """So many reasons for one outcome of a lever are kept, the last ones."""
 
+KINDS = 64
+"""So many levers' outcomes are kept, the first ones: trainers may tell of levers of their own."""
+
 
 def levers(evidence: Evidence) -> tuple[Lever, ...]:
     """Return what the attempt's levers came to, in order of time.
@@ -25,6 +28,8 @@ def levers(evidence: Evidence) -> tuple[Lever, ...]:
         if lever is None or outcome is None:
             continue
         rank, name = event.rank or 0, (lever, outcome)
+        if name not in told and len(told) == KINDS:
+            continue
         if ranks.setdefault(name, rank) == rank:
             reasons = told.setdefault(name, {})
             reason = text(event.data, "reason")

@@ -51,6 +51,11 @@ class CompileCache:
         place = self._place
         if place is None or self._scratch is not None or not self._levers.on(LEVER):
             return
+        if early := inductor.compiled_graphs():
+            reason = (
+                f"{early} graphs were compiled before compile_cache() was called; call it first"
+            )
+            self._levers.tell(LEVER, "unable", reason)
         begun = time.monotonic_ns()
         with self._phases.begin("compile_cache_load"):
             try:

@@ -22,6 +22,12 @@ def switched_off() -> str:
     return next((f"{k}={v}" for k, v in _SWITCHES.items() if os.environ.get(k) == v), "")
 
 
+def compiled_graphs() -> int:
+    """Return how many graphs this process has compiled so far, as far as torch counts them."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters.get("stats", {}).get("unique_graphs", 0))
+
+
 def users_folder() -> Path | None:
     """Return the folder that the user has chosen, None where that is left to torch.
 

@@ -72,7 +72,8 @@ def start(parts: Mapping[str, Callable[..., Any]], phases: Phases, levers: Lever
         took_ns = time.monotonic_ns() - begin
         work_ns = sum(part.ended - part.begun for part in plan.ended)
         if not plan.failed:
-            reason = f"{len(parts)} parts, {work_ns / 1e9:.1f} s of work in {took_ns / 1e9:.1f} s"
+            several = "1 part" if len(parts) == 1 else f"{len(parts)} parts"
+            reason = f"{several}, {work_ns / 1e9:.1f} s of work in {took_ns / 1e9:.1f} s"
             levers.tell(_LEVER, "used", reason, duration_ns=took_ns)
     else:
         while part := plan.next():

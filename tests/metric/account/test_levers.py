@@ -84,3 +84,13 @@ def test_a_lever_is_a_trainers_word_and_changes_no_time(history: Any, told: Any)
     after = history.measure(now=60)
     assert after.phases_ns == before.phases_ns
     assert [one.begin_ns for one in after.attempts] == [one.begin_ns for one in before.attempts]
+
+
+def test_the_levers_of_others_are_bounded(history: Any, told: Any) -> None:
+    for number in range(70):
+        told(3 + number / 100, f"lever {number}", "used")
+    told(5, "lever 0", "used", reason="again")
+    first, _ = history.measure(now=60).attempts
+    assert [lever.lever for lever in first.levers] == [f"lever {n}" for n in range(64)] + [
+        "lever 0"
+    ]

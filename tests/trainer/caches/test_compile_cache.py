@@ -146,6 +146,14 @@ def test_where_torch_caches_nothing_it_says_so(
     assert begin().outcomes == [("unable", reason)]
 
 
+def test_what_was_compiled_before_is_told(begin: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = ModuleType("torch._dynamo.utils")
+    utils.counters = {"stats": {"unique_graphs": 3}}  # type: ignore[attr-defined]
+    monkeypatch.setitem(inductor.sys.modules, "torch._dynamo.utils", utils)
+    reason = "3 graphs were compiled before compile_cache() was called; call it first"
+    assert begin().outcomes == [("unable", reason), ("missed", "nothing was saved yet")]
+
+
 def test_without_a_place_it_says_so() -> None:
     attempt = Attempt(1, "").open()
     assert attempt.outcomes == [("unable", "there is no place for it: set [ett] cache_root")]
