@@ -98,6 +98,7 @@ def _identity(job: Job) -> dict[str, Any]:
         "scheduler": job.scheduler,
         "handle": job.handle,
         "published": job.published,
+        "released_ns": sum(one.released_ns for one in job.published),
     }
 
 

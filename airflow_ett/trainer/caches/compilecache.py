@@ -52,9 +52,7 @@ class CompileCache:
         if place is None or self._scratch is not None or not self._levers.on(LEVER):
             return
         if early := inductor.compiled_graphs():
-            reason = (
-                f"{early} graphs were compiled before compile_cache() was called; call it first"
-            )
+            reason = f"{early} graphs were compiled before compile_cache() was called: too late"
             self._levers.tell(LEVER, "unable", reason)
         begun = time.monotonic_ns()
         with self._phases.begin("compile_cache_load"):

@@ -150,7 +150,7 @@ def test_what_was_compiled_before_is_told(begin: Open, monkeypatch: pytest.Monke
     utils = ModuleType("torch._dynamo.utils")
     utils.counters = {"stats": {"unique_graphs": 3}}  # type: ignore[attr-defined]
     monkeypatch.setitem(inductor.sys.modules, "torch._dynamo.utils", utils)
-    reason = "3 graphs were compiled before compile_cache() was called; call it first"
+    reason = "3 graphs were compiled before compile_cache() was called: too late"
     assert begin().outcomes == [("unable", reason), ("missed", "nothing was saved yet")]
 
 
