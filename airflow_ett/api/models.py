@@ -50,6 +50,9 @@ class Job(BaseModel):
     )
     attempts: Count
     accelerators: int
+    released_ns: int | None = Field(
+        description="Nanoseconds of publishing that held no accelerators of the training."
+    )
     revision: int = Field(description="Grows when the numbers of an ended job change.")
     updated_ns: Instant
 
@@ -137,12 +140,22 @@ class Checkpoint(BaseModel):
 
 
 class Publish(BaseModel):
-    """A version published from the job's checkpoint."""
+    """A version published from one of the job's checkpoints, apart from its trainer."""
 
+    name: str | None = Field(description="The model's name in the registry.")
     version: str | None
+    registry: str | None
     uri: str | None
+    checkpoint: str | None
+    cursor: int | None = Field(description="Of the checkpoint, in samples.")
+    bytes: int | None = Field(description="All of its files together.")
+    digest: str | None = Field(description="SHA-256 of the weights' file.")
     begin_ns: int | None = Field(description="UTC nanoseconds.")
     end_ns: int | None = Field(description="UTC nanoseconds.")
+    existed: bool = Field(description="Whether the publisher found it there, whole.")
+    released_ns: int = Field(
+        description="For how long publishing in the trainer would have held the accelerators."
+    )
 
 
 class JobDetails(BaseModel):
@@ -222,6 +235,9 @@ class Summary(BaseModel):
     ett_pct_per_job: float | None = Field(description="The jobs' mean ETT%, 0 to 100.")
     lost_accelerator_ms: int = Field(
         description="Accelerator-milliseconds that were held and did not train on new data."
+    )
+    released_accelerator_ms: int = Field(
+        description="Accelerator-milliseconds that publishing in the trainer would have held."
     )
     components: list[ComponentShare] = Field(description="They add up to the measured jobs' time.")
     failures: Count

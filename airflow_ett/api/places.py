@@ -13,6 +13,7 @@ SafePlace = Callable[[str], str | None]
 """Returns a path or an address without what nobody may see; None where it can't tell."""
 
 _IN_EVIDENCE = ("log", "handle")
+_IN_PUBLISHED = ("uri", "registry", "checkpoint")
 _ADDRESS = re.compile(r"\b[a-z][\w+.-]{0,30}://\S+", re.ASCII | re.IGNORECASE)
 
 
@@ -34,7 +35,9 @@ def without_secrets(result: Mapping[str, Any], safe: SafePlace) -> dict[str, Any
         **result,
         "handle": shown(result["handle"]),
         "attempts": [_attempt(row, shown, safe) for row in result["attempts"]],
-        "published": [row | {"uri": shown(row["uri"])} for row in result["published"]],
+        "published": [
+            row | {name: shown(row[name]) for name in _IN_PUBLISHED} for row in result["published"]
+        ],
     }
 
 

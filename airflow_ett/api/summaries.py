@@ -28,6 +28,7 @@ def summary_of(sums: Sums, running: int, period: Period, components: Components)
         ett_pct_held=ett_pct_held(sums),
         ett_pct_per_job=ett_pct_per_job(sums),
         lost_accelerator_ms=_lost_ms(sums),
+        released_accelerator_ms=sums["released_weighted_ms"],
         components=[
             ComponentShare(
                 component=name,

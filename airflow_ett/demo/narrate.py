@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_ett.events import AttemptId, Event, Kind, Layer
-from airflow_ett.metric.format import duration
+from airflow_ett.metric.format import accelerator_hours, duration
 from airflow_ett.metric.outcomes import named, told
 
 _LAYERS = {
@@ -24,7 +24,9 @@ class Narrator:
         self._attempts: list[AttemptId] = []
         self._submitted: dict[AttemptId, Event] = {}
         self._died_ns: dict[AttemptId, int] = {}
+        self._accelerators = 0
         self._tell: dict[str, Callable[[Event, str], str | None]] = {
+            Kind.JOB_OPENED: self._opened,
             Kind.SUBMITTED: self._begun,
             Kind.ADOPTED: self._adopted,
             Kind.PROCESS_STARTED: self._started,
@@ -49,6 +51,9 @@ class Narrator:
         if attempt not in self._attempts:
             self._attempts.append(attempt)
         return f"attempt {self._attempts.index(attempt) + 1}"
+
+    def _opened(self, event: Event, name: str) -> None:
+        self._accelerators = int(event.data.get("accelerators") or 0)
 
     def _begun(self, event: Event, name: str) -> str:
         data = event.data
@@ -115,8 +120,14 @@ class Narrator:
 
     def _published(self, event: Event, name: str) -> str:
         data = event.data
-        length = duration(int(data.get("end") or 0) - int(data.get("begin") or 0))
-        return f"published version {data.get('version')} in {length}: {data.get('uri')}"
+        if data.get("existed"):
+            return f"version {data.get('version')} was published before: {data.get('uri')}"
+        took_ns = int(data.get("end") or 0) - int(data.get("begin") or 0)
+        told = f"published version {data.get('version')} in {duration(took_ns)}"
+        if self._accelerators:
+            released = accelerator_hours(took_ns * self._accelerators)
+            told += f", {released} accelerator-hours released"
+        return f"{told}: {data.get('uri')}"
 
 
 def _first_line(evidence: Any) -> str:

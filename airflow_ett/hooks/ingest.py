@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_ett import config
 from airflow_ett.storage import is_at_api
@@ -25,6 +25,8 @@ _TURN_S = 2.0
 look: those of hundreds of jobs would hold up what looks at them."""
 
 _LATELY_NS = 30 * 86_400 * 10**9
+
+_NUMBERS = ("state", "frozen", "ett_pct", "wall_ns", "effective_ns", "nof")
 
 _turn = threading.Lock()
 _opened: tuple[config.Settings, Store] | None = None
@@ -97,6 +99,23 @@ def failures_per_hour(settings: config.Settings, dag_id: str) -> float | None:
     except Exception as error:  # a training must not wait for its statistics
         log.info("How often trainings of %s fail is not known: %s", dag_id, error)
         return None
+    finally:
+        _turn.release()
+
+
+def numbers_of(settings: config.Settings, job: str) -> dict[str, Any]:
+    """Return a job's numbers under the names that its result has; none where nobody tells."""
+    from airflow_ett.store.queries import result_parts
+
+    if not _turn.acquire(timeout=_TURN_S):
+        return {}
+    try:
+        with contextlib.closing(_store(settings)) as store:
+            store.check()
+            return result_parts(store, [job], _NUMBERS).get(job, {})
+    except Exception as error:  # a model must not wait for its training's numbers
+        log.info("The numbers of job %s are not known: %s", job, error)
+        return {}
     finally:
         _turn.release()
 

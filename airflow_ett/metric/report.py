@@ -7,7 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_ett.metric.format import UNKNOWN, duration, instant, percent, shares
+from airflow_ett.metric.format import (
+    UNKNOWN,
+    accelerator_hours,
+    duration,
+    instant,
+    percent,
+    shares,
+)
 from airflow_ett.metric.hosts import listed
 from airflow_ett.metric.outcomes import summed_up
 from airflow_ett.metric.phases import COMPONENTS, Components
@@ -69,7 +76,8 @@ def _phases(result: Mapping[str, Any], components: Components) -> str:
     sums = (duration(sum(phases.values())) for _, phases, _ in columns)
     rows.append(("Wall clock", *sums, duration(result["wall_ns"]), percent(100.0), ""))
     head = (escaped(line) for line in (_title(result), *_remarks(result)))
-    return "\n".join([*head, table(rows, texts=1), *map(escaped, _levers(result))])
+    tail = (escaped(line) for line in (*_levers(result), *_published(result)))
+    return "\n".join([*head, table(rows, texts=1), *tail])
 
 
 def _title(result: Mapping[str, Any]) -> str:
@@ -115,6 +123,18 @@ def _levers(result: Mapping[str, Any]) -> Iterator[str]:
     for number, attempt in attempts:
         if text := summed_up(attempt):
             yield f"levers of {number} {attempt['layer']}: {text}"
+
+
+def _published(result: Mapping[str, Any]) -> Iterator[str]:
+    """What became of the model, and what it would have held to publish it in the trainer."""
+    for row in result["published"]:
+        name = f"{row['name']} " if row["name"] else ""
+        took = "was there" if row["existed"] else f"took {duration(row['released_ns'])}"
+        yield f"published: {name}{row['version'] or UNKNOWN}, {instant(row['end'])}, {took}"
+    if result["published"] and (count := result["accelerators"]):
+        released = accelerator_hours(result["released_ns"] * count)
+        held = accelerator_hours(result["held_components_ns"].get("shutdown", 0) * count)
+        yield f"accelerator-hours: {released} released by publishing apart, {held} held in shutdown"
 
 
 def _order(phase: str, components: Components) -> tuple[int, int, str]:

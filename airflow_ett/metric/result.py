@@ -70,12 +70,25 @@ class Recovery(NamedTuple):
 
 
 class Published(NamedTuple):
-    """A version that was published from the job's checkpoint."""
+    """A version that was published from one of the job's checkpoints, apart from its trainer.
+
+    ``name`` is the model's in the registry; ``existed`` says that the publisher found it there,
+    whole. ``released_ns`` is for how long publishing in the trainer would have held the job's
+    accelerators: from ``begin`` to ``end``, and not at all where it existed.
+    """
 
     version: str | None
     uri: str | None
     begin: int | None
     end: int | None
+    name: str | None
+    registry: str | None
+    checkpoint: str | None
+    cursor: int | None
+    bytes: int | None
+    digest: str | None
+    existed: bool
+    released_ns: int
 
 
 class Checkpoint(NamedTuple):
@@ -210,8 +223,9 @@ class JobMetric:
 
     ``frozen`` is False while the job lives: its numbers are provisional, and ``current_phase`` is
     what it does. ``progress_ns`` is when training last advanced, ``time_to_first_advance_ns`` how
-    long it took to do so at first; None if it never did. ``lanes`` has the spans once
-    more, packed; of these and of ``progress`` there is one an attempt.
+    long it took to do so at first; None if it never did. ``released_ns`` is the sum of those of
+    ``published``. ``lanes`` has the spans once more, packed; of these and of ``progress`` there is
+    one an attempt.
     """
 
     dag_id: str
@@ -261,6 +275,7 @@ class JobMetric:
     cause: str | None
     handle: str | None
     published: tuple[Published, ...]
+    released_ns: int
     spans: Lazy[Span]
     lanes: Lazy[Lane] = field(compare=False)
     progress: Lazy[Progress]

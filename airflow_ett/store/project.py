@@ -25,8 +25,11 @@ from airflow_ett.store.storable import row_of, whole
 _COPIED = (
     *("deployment", "dag_id", "run_id", "task_id", "map_index", "generation", "state", "quality"),
     *("frozen", "begin_ns", "end_ns", "wall_ns", "held_ns", "effective_ns", "ett_pct", "tts_ns"),
-    *("nof", "nof_by_cause", "components_ns", "accelerators"),
+    *("nof", "nof_by_cause", "components_ns", "accelerators", "released_ns"),
 )
+_PUBLISHED = ("published", "released_ns")
+"""What of a result goes on after the job's end: no number of its training."""
+
 _EVENT = (
     *("writer", "seq", "time_ns", "kind", "rank", "data", "extra"),
     *("submission", "scheduler_restart", "elastic_restart"),
@@ -62,6 +65,8 @@ def project(
     if old is None or _numbers(old.result) != _numbers(result):
         revision = 1 if old is None else old.revision + bool(old.frozen)
         row |= {"revision": revision, "updated_ns": now_ns, "rolled_up": False}
+    elif old.result.get("released_ns") != result["released_ns"]:
+        row["rolled_up"] = False
     if old is None:
         connection.execute(insert(tables.job), row_of(tables.job, {"job": job, **row}))
     else:
@@ -96,7 +101,7 @@ def _attempt(numbers: Sequence[Any]) -> AttemptId | None:
 
 
 def _numbers(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if name != "published"}
+    return {name: value for name, value in result.items() if name not in _PUBLISHED}
 
 
 def _recoveries(metric: JobMetric) -> dict[str, int]:
@@ -136,9 +141,8 @@ def _rows(
         ],
         tables.publish: [
             {
+                **published,
                 "number": number,
-                "version": published["version"],
-                "uri": published["uri"],
                 "begin_ns": published["begin"],
                 "end_ns": published["end"],
             }

@@ -26,7 +26,7 @@ _COLUMNS = (
 
 _LISTED = (
     *(name for name in _COLUMNS if name != "result"),
-    *("attempts", "ttr_ns", "recoveries", "nof_by_cause", "components_ns"),
+    *("attempts", "ttr_ns", "recoveries", "nof_by_cause", "components_ns", "released_ns"),
 )
 _DETAILS = (tables.submission, tables.attempt, tables.phase, tables.checkpoint, tables.publish)
 _HOUR_NS = 3_600 * 10**9

@@ -27,6 +27,10 @@ _OF_ATTEMPT: Mapping[str, Any] = {
 }
 _OF_RECOVERY: Mapping[str, Any] = {"layer": "", "attempt": [0, 0, 0], "utt_ns": 0}
 """The attempt is one that no job has: which one it was, nobody told."""
+_OF_PUBLISHED: Mapping[str, Any] = {
+    **dict.fromkeys(("name", "registry", "checkpoint", "cursor", "bytes", "digest")),
+    "existed": False,
+}
 
 
 def completed(
@@ -37,7 +41,12 @@ def completed(
     What nobody told is unknown: empty, None or 0. Of the held time an old result tells no more
     than what of it was effective, so the rest is unattributed.
     """
-    later = {**_OF_JOB, "held_components_ns": _held(held_ns, effective_ns)}
+    published = [_published(row) for row in result.get("published") or ()]
+    later = {
+        **_OF_JOB,
+        "held_components_ns": _held(held_ns, effective_ns),
+        "released_ns": sum(row["released_ns"] for row in published),
+    }
     missing = {
         name: value
         for name, value in later.items()
@@ -47,7 +56,15 @@ def completed(
     for name, known in (("attempts", _OF_ATTEMPT), ("ttr", _OF_RECOVERY)):
         if found.get(name):
             found[name] = [{**known, **row} for row in found[name]]
+    if published:
+        found["published"] = published
     return found
+
+
+def _published(row: Mapping[str, Any]) -> dict[str, Any]:
+    begin, end = row["begin"], row["end"]
+    took_ns = 0 if begin is None or end is None else max(0, end - begin)
+    return {**_OF_PUBLISHED, "released_ns": took_ns, **row}
 
 
 def _held(held_ns: int, effective_ns: int) -> dict[str, int]:

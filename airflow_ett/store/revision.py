@@ -10,7 +10,7 @@ from airflow_ett.errors import StoreDamaged
 from airflow_ett.store.tables import metadata
 
 VERSION_TABLE = "ett_alembic_version"
-REVISION = "0004"
+REVISION = "0005"
 """The revision that this version needs. Revisions are numbered, so that their order is theirs."""
 
 START_OVER = (

@@ -13,8 +13,9 @@ from typing import Any
 
 from airflow_ett.metric import COMPONENTS
 
-TOTALS = ("jobs", "attempts", "wall_ns", "held_ns", "effective_ns")
-"""Sums over all jobs."""
+TOTALS = ("jobs", "attempts", "wall_ns", "held_ns", "effective_ns", "released_weighted_ms")
+"""Sums over all jobs. ``released_weighted_ms`` are the accelerator-milliseconds that publishing in
+their trainers would have held."""
 
 SPENT = {name: f"{name}_spent_ns" for name in COMPONENTS}
 """Component to the measure of its time: these add up to the wall clock of the measured jobs."""
@@ -33,7 +34,7 @@ after a failure."""
 
 COLUMNS = (
     *("accelerators", "attempts", "wall_ns", "held_ns", "effective_ns", "ett_pct"),
-    *("tts_ns", "ttr_ns", "recoveries", "components_ns", "nof_by_cause"),
+    *("tts_ns", "ttr_ns", "recoveries", "components_ns", "nof_by_cause", "released_ns"),
 )
 """The columns of a job that :meth:`Sums.add_job` takes."""
 
@@ -68,6 +69,7 @@ class Sums:
         recoveries: int | None,
         components_ns: Mapping[str, int],
         nof_by_cause: Mapping[str, int],
+        released_ns: int | None,
     ) -> None:
         """Add a job, given by its :data:`COLUMNS`."""
         numbers = self.numbers
@@ -76,6 +78,7 @@ class Sums:
         numbers["wall_ns"] += wall_ns
         numbers["held_ns"] += held_ns
         numbers["effective_ns"] += effective_ns
+        numbers["released_weighted_ms"] += (released_ns or 0) * accelerators // _MS
         for cause, count in nof_by_cause.items():
             self.failures[cause] += count
         if ett_pct is None:

@@ -113,6 +113,8 @@ job = Table(
     # The times to recover that succeeded, after failures, and how many these are.
     Column("ttr_ns", BigInteger),
     Column("recoveries", BigInteger),
+    # For how long its versions were published, while nothing was held for it.
+    Column("released_ns", BigInteger),
     _whole("nof"),
     _json("nof_by_cause"),
     _json("components_ns"),
@@ -219,6 +221,14 @@ publish = Table(
     Column("uri", String),
     Column("begin_ns", BigInteger),
     Column("end_ns", BigInteger),
+    Column("name", String),
+    Column("registry", String),
+    Column("checkpoint", String),
+    Column("cursor", BigInteger),
+    Column("bytes", BigInteger),
+    Column("digest", String),
+    Column("existed", Boolean, nullable=False),
+    _whole("released_ns"),
 )
 
 rollup = Table(
@@ -233,6 +243,7 @@ rollup = Table(
     _whole("wall_ns"),
     _whole("held_ns"),
     _whole("effective_ns"),
+    _whole("released_weighted_ms"),
     _json("components_ns"),
     _json("accelerator_ns"),
     _json("failures"),

@@ -71,6 +71,7 @@ class Job:
     components_ns: Mapping[str, int]
     held_components_ns: Mapping[str, int]
     accelerators: int
+    released_ns: int
     quality: str
     reasons: tuple[str, ...]
     cause: str | None
@@ -155,6 +156,7 @@ def _job(row: Mapping[str, Any], *, alone: bool) -> Job:
         components_ns=_in_order(row["components_ns"]),
         held_components_ns=_in_order(row["held_components_ns"]),
         accelerators=row["accelerators"],
+        released_ns=row["released_ns"] or 0,
         quality=row["quality"],
         reasons=tuple(row["quality_reasons"]),
         cause=row["cause"],

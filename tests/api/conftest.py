@@ -16,7 +16,7 @@ import pytest
 # Airflow writes its configuration into its home when it is imported.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="ett-api-"))
 
-from airflow_ett.events import RunDir
+from airflow_ett.events import JobKey, LogWriter, RunDir
 from airflow_ett.store import ingest_root, open_store, queries, upgrade
 
 S = 1_000_000_000
@@ -69,16 +69,30 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Manager:
     return found
 
 
+def _publish(run: RunDir) -> None:
+    """Tell of 30 s of publishing into a registry whose address bears a password."""
+    job = JobKey("default", "ranker", "run-0", "train").id
+    log = LogWriter(run.launcher / "p.jsonl", job=job, writer="publish-1")
+    place = "https://me:hush@registry.example/ranker"
+    told = {"version": "7", "uri": f"{place}/7", "name": "ranker", "registry": place}
+    times = {"begin": BEGIN + 200 * S, "end": BEGIN + 230 * S}
+    log.append("published", told | times | {"bytes": 4096, "cursor": 2000}, time_ns=BEGIN + 231 * S)
+    log.close()
+
+
 @pytest.fixture(scope="session")
 def filled_url(tmp_path_factory: pytest.TempPathFactory, write_job: Callable[..., RunDir]) -> str:
-    """A database with five runs of ranker, a day apart, and two of the other Dag; of the other
-    Airflow it has two of ranker and one of a Dag that has not trained here."""
+    """A database with five runs of ranker, a day apart, the first of them published, and two of the
+    other Dag; of the other Airflow it has two of ranker and one of a Dag that never trained here.
+    """
     folder = tmp_path_factory.mktemp("ett-api")
     url = f"sqlite:///{folder}/ett.db"
     upgrade(url)
     for day in range(5):
         ended, begin = day < 4, BEGIN + day * 86_400 * S
-        write_job(folder / "runs", run_id=f"run-{day}", begin_ns=begin, ended=ended)
+        run = write_job(folder / "runs", run_id=f"run-{day}", begin_ns=begin, ended=ended)
+        if day == 0:
+            _publish(run)
     for day in range(2):
         names = {"dag_id": SECRET_DAG, "run_id": f"run-{day}", "accelerators": 64}
         write_job(folder / "runs", begin_ns=BEGIN + day * 86_400 * S, **names)

@@ -138,7 +138,12 @@ def test_one_job_with_all_that_is_known(client: Client, jobs: dict[str, str]) ->
         total = sum(phase["ns"] for phase in attempt["phases"])
         assert total == attempt["end_ns"] - attempt["begin_ns"]
     assert [one["cursor"] for one in found["checkpoints"]] == [600, 1000]
-    assert found["publishes"] == []
+    (published,) = found["publishes"]
+    assert (published["version"], published["uri"]) == ("7", "https://registry.example/ranker/7")
+    assert (published["registry"], published["bytes"]) == ("https://registry.example/ranker", 4096)
+    assert (published["existed"], published["released_ns"]) == (False, 30 * S)
+    assert found["job"]["released_ns"] == found["result"]["released_ns"] == 30 * S
+    assert "hush" not in str(found)
     assert found["result"]["phases_ns"]["train"] == found["job"]["effective_ns"]
     assert found["result"]["revision"] == 1
 

@@ -32,6 +32,7 @@ def test_a_dags_summary_adds_up_what_ended(client: Client) -> None:
     assert found["ett_pct_per_job"] == pytest.approx(jobs[0]["ett_pct"], abs=1e-4)
     lost = 2 * (found["held_ns"] - found["effective_ns"]) // 1_000_000
     assert found["lost_accelerator_ms"] == lost
+    assert found["released_accelerator_ms"] == 2 * 30_000
     assert (found["tts_mean_ns"], found["ttr_mean_ns"], found["recoveries"]) == (10 * S, 40 * S, 4)
 
 
@@ -119,7 +120,7 @@ def test_a_period_that_no_calendar_has(client: Client, query: str) -> None:
 def test_health_names_the_revision(client: Client) -> None:
     found = client("nemo").get("/api/v1/health").json()
     assert (found["status"], found["database"]) == ("ok", "sqlite")
-    assert found["revision"] == "0004"
+    assert found["revision"] == "0005"
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/health", "/api/v1/fleet/summary"])

@@ -51,3 +51,16 @@ def test_what_became_of_a_lever_is_told_in_one_line() -> None:
     assert line == "attempt 1: compile cache used in 200\u00a0ms (saved by attempt 1)"
     line = tell(narrator, Kind.LEVER, 2, 2, lever="fast_batch", outcome="off")
     assert line == "attempt 1: fast batch off"
+
+
+def test_a_published_version_is_told_with_what_that_released() -> None:
+    narrator = Narrator()
+    facts = {"version": "7", "uri": "/m/7", "begin": 0, "end": 900 * SECOND}
+    line = tell(narrator, Kind.PUBLISHED, 1, 1, **facts)
+    assert line == "published version 7 in 15\u00a0m\u00a000\u00a0s: /m/7"
+    assert tell(narrator, Kind.JOB_OPENED, 2, 1, accelerators=8) is None
+    line = tell(narrator, Kind.PUBLISHED, 3, 1, **facts)
+    assert line is not None
+    assert line.endswith("00\u00a0s, 2.0 accelerator-hours released: /m/7")
+    line = tell(narrator, Kind.PUBLISHED, 4, 1, existed=True, **facts)
+    assert line == "version 7 was published before: /m/7"

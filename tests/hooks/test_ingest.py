@@ -13,8 +13,8 @@ import pytest
 
 import airflow_ett.hooks.ingest as module
 from airflow_ett import config
-from airflow_ett.events import RunDir
-from airflow_ett.hooks.ingest import BestEffortIngest, failures_per_hour
+from airflow_ett.events import RunDir, read_log
+from airflow_ett.hooks.ingest import BestEffortIngest, failures_per_hour, numbers_of
 from airflow_ett.store import open_store, queries, upgrade
 
 
@@ -49,6 +49,19 @@ def test_the_past_of_a_dag_is_asked_for_and_can_be_missed(
     monkeypatch.setattr("time.time_ns", lambda: 1_790_000_000 * 10**9)
     assert failures_per_hour(config.load(), "ranker") == pytest.approx(2 / 24, rel=0.01)
     assert failures_per_hour(config.load(), "another") == 1 / 24
+
+
+def test_a_jobs_numbers_are_known_where_there_is_a_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: Path
+) -> None:
+    job = read_log(next(iter(RunDir(run_dir).logs()))).events[0].job
+    url = use_store(monkeypatch, f"sqlite:///{tmp_path}/ett.db")
+    assert numbers_of(config.load(), job) == {}
+    upgrade(url)
+    BestEffortIngest(str(run_dir))()
+    numbers = numbers_of(config.load(), job)
+    assert (numbers["state"], numbers["nof"], numbers["wall_ns"]) == ("succeeded", 1, 90 * 10**9)
+    assert numbers_of(config.load(), "another") == {}
 
 
 @pytest.mark.parametrize(

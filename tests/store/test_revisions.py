@@ -98,7 +98,8 @@ def test_a_published_version_is_kept_and_no_revision(
     tell(first.job, "published", PUBLISHED)
     ingest_run_dir(store, run.path)
     second = _only(store)
-    assert second.result["published"] == [PUBLISHED]
+    (published,) = second.result["published"]
+    assert PUBLISHED.items() <= published.items()
     assert (second.revision, second.updated_ns) == (1, first.updated_ns)
     with store.read() as connection:
         assert connection.scalar(select(func.count()).select_from(tables.publish)) == 1

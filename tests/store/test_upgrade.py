@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, MetaData, Table, insert, select
 
-from airflow_ett.events import RunDir
+from airflow_ett.events import JobKey, LogWriter, RunDir
 from airflow_ett.fleet import roll_up
 from airflow_ett.store import Store, ingest_root, open_store, queries, schema, tables, upgrade
 from airflow_ett.store.periods import Period, total
@@ -73,13 +73,25 @@ def _make_first(url: str, contents: Contents) -> dict[str, Rows]:
 
 @pytest.fixture
 def root(tmp_path: Path, write_job: Callable[..., RunDir]) -> Path:
-    """Three ended jobs, one that lives, and a line that is no event."""
+    """Three ended jobs, one of them published, one that lives, and a line that is no event."""
     root = tmp_path / "runs"
-    for number in range(3):
+    for number in (1, 2):
         write_job(root, run_id=f"run-{number}", begin_ns=BEGIN + number * 86_400 * S)
+    _publish(write_job(root, run_id="run-0", begin_ns=BEGIN))
     live = write_job(root, run_id="live", begin_ns=BEGIN, ended=False)
     (live.nodes / "odd.jsonl").write_text("no event\n")
     return root
+
+
+def _publish(run: RunDir) -> None:
+    """Tell what the first version told."""
+    job = JobKey("default", "ranker", "run-0", "train").id
+    log = LogWriter(run.launcher / "p.jsonl", job=job, writer="publish-1")
+    for number, (begin, end) in enumerate([(200, 230), (300, 299), (400, 410)]):
+        told = {"version": f"{number}", "uri": f"/m/{number}", "begin": begin * S, "end": end * S}
+        log.append("published", told, time_ns=BEGIN + 500 * S)
+    log.append("published", {"version": "4", "uri": "/m/4"}, time_ns=BEGIN + 500 * S)
+    log.close()
 
 
 def test_rows_of_the_first_revision_survive_and_go_on(
@@ -87,7 +99,8 @@ def test_rows_of_the_first_revision_survive_and_go_on(
 ) -> None:
     contents = _contents(_fresh(tmp_path / "fresh.db", root))
     put = _make_first(empty_url, contents)
-    assert set(put) >= {"ett_event", "ett_job", "ett_attempt", "ett_phase", "ett_rollup"}
+    projected = {"ett_job", "ett_attempt", "ett_phase", "ett_publish"}
+    assert set(put) >= {"ett_event", "ett_rollup", *projected}
     upgrade(empty_url)
     store = open_store(empty_url)
     store.check()
@@ -126,5 +139,5 @@ def _answers(store: Store) -> list[Any]:
     details = [queries.job_details(store, row["job"]) for row in listed]
     for row in [*listed, *(one for one in details if one)]:
         row.pop("updated_ns")
-    assert (len(listed), sums["jobs"]) == (5, 5)
+    assert (len(listed), sums["jobs"], sums["released_weighted_ms"]) == (5, 5, 80_000)
     return [sums, listed, details]

@@ -106,6 +106,7 @@ def make_report(**changes: Any) -> Report:
         "utt_ns": 20 * SECOND,
         "wtt_ns": 35 * SECOND,
         "accelerators": 8,
+        "released_ns": 0,
         "cause": None,
     }
     return report | changes

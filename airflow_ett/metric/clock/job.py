@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_ett.events import Event, JobKey, JobState, Kind
 from airflow_ett.metric.evidence.fields import Notes, order, table, text, whole
@@ -62,15 +64,27 @@ def read_job(intake: Intake, notes: Notes) -> Job:
         newest_ns=intake.newest_ns,
         handle=_handle([*told.get(Kind.SUBMITTED, ()), *told.get(Kind.ADOPTED, ())]),
         has_trainer=intake.has_trainer,
-        published=tuple(
-            Published(
-                version=text(event.data, "version"),
-                uri=text(event.data, "uri"),
-                begin=whole(event.data, "begin"),
-                end=whole(event.data, "end"),
-            )
-            for event in told.get(Kind.PUBLISHED, ())
-        ),
+        published=tuple(_published(event.data) for event in told.get(Kind.PUBLISHED, ())),
+    )
+
+
+def _published(data: Mapping[str, Any]) -> Published:
+    begin, end = whole(data, "begin"), whole(data, "end")
+    existed = data.get("existed") is True
+    took_ns = 0 if begin is None or end is None else max(0, end - begin)
+    return Published(
+        version=text(data, "version"),
+        uri=text(data, "uri"),
+        begin=begin,
+        end=end,
+        name=text(data, "name"),
+        registry=text(data, "registry"),
+        checkpoint=text(data, "checkpoint"),
+        cursor=whole(data, "cursor"),
+        bytes=whole(data, "bytes"),
+        digest=text(data, "digest"),
+        existed=existed,
+        released_ns=0 if existed else took_ns,
     )
 
 

@@ -26,7 +26,8 @@ class Summary:
     """Several jobs in one. Percents are 0 to 100; None is unknown.
 
     ``lost`` and ``held`` are accelerator-nanoseconds, or plain nanoseconds where no job held an
-    accelerator (``accelerated`` false); ``parts`` is the time on the page's clock by component in
+    accelerator (``accelerated`` false); ``released`` are accelerator-nanoseconds that publishing in
+    the trainers would have held; ``parts`` is the time on the page's clock by component in
     the same unit, ``lost_parts`` the held time. ``clock_pct`` is the ETT% on the page's clock,
     ``per_job_pct`` and ``mean_ns`` are on it, too.
     """
@@ -48,6 +49,7 @@ class Summary:
     failures: int
     lost: int
     held: int
+    released: int
     parts: dict[str, int]
     lost_parts: dict[str, int]
     mean_ns: dict[str, int]
@@ -104,6 +106,7 @@ def summarise(jobs: Sequence[Job], *, accelerated: bool, held: bool = False) -> 
         failures=failures,
         lost=held_ns - effective_ns,
         held=held_ns,
+        released=sum(job.released_ns * job.accelerators for job in jobs),
         parts=_summed([one.parts_ns for one in measures], weight),
         lost_parts=_summed([job.held_components_ns for job in known], weight),
         mean_ns={

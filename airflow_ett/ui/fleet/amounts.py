@@ -47,6 +47,11 @@ def not_held(sums: Sums, *, accelerated: bool) -> int:
     return max(0, whole - lost_amount(sums, accelerated=accelerated))
 
 
+def released_amount(sums: Sums) -> int:
+    """Return the accelerator-nanoseconds that publishing in the trainers would have held."""
+    return sums["released_weighted_ms"] * _MS
+
+
 def per_100_attempts(failures: int, attempts: int) -> float | None:
     """Return a failure rate; None without an attempt."""
     return 100 * failures / attempts if attempts else None

@@ -14,6 +14,7 @@ from airflow_ett.ui.fleet.amounts import (
     lost_amount,
     not_held,
     per_100_attempts,
+    released_amount,
     unwished,
 )
 
@@ -34,6 +35,7 @@ class Numbers:
     lost: int | None
     held: int
     not_held: int
+    released: int
     failures: float | None
     unwished: float | None
     tts_ns: int | None
@@ -52,6 +54,7 @@ def numbers_of(sums: Sums, *, held: bool, accelerated: bool) -> Numbers:
         lost=lost_amount(sums, accelerated=accelerated) if known else None,
         held=held_amount(sums, accelerated=accelerated),
         not_held=not_held(sums, accelerated=accelerated),
+        released=released_amount(sums),
         failures=per_100_attempts(sums.failures.total(), attempts),
         unwished=per_100_attempts(unwished(sums), attempts),
         tts_ns=mean(sums["tts_ns"], sums["measured"]),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from airflow_ett.api.places import is_web
 from airflow_ett.errors import ConfigurationError
-from airflow_ett.metric.format import counted, duration
+from airflow_ett.metric.format import accelerator_hours, counted, duration
 from airflow_ett.metric.outcomes import why_cold
 from airflow_ett.metric.plans.interval import observe, plan
 from airflow_ett.ui.run.attempts import number_of
@@ -16,6 +17,7 @@ from airflow_ett.ui.words import size
 
 CHECKPOINTS = 7
 COMPILES = 12
+VERSIONS = 7
 _SECOND_NS = 10**9
 _MAIN = "main"
 Row = TypeVar("Row")
@@ -51,11 +53,22 @@ class Compile:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A published version."""
+    """A published version.
+
+    ``existed``: the publisher found it there; ``released`` are accelerator-nanoseconds. A browser
+    may be sent to ``address`` where it is a web page's (``web``).
+    """
 
     version: str
-    address: str
+    name: str
+    cursor: int | None
     end_ns: int | None
+    took_ns: int | None
+    existed: bool
+    size: str
+    released: int
+    address: str
+    web: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +129,42 @@ def compiles(result: Mapping[str, Any], *, show_all: bool) -> Listing[Compile]:
     )
 
 
-def versions(result: Mapping[str, Any]) -> tuple[Version, ...]:
-    """Return what was published from the job, newest first."""
-    return tuple(
-        Version(row["version"] or "", row["uri"] or "", row["end"])
-        for row in reversed(result["published"])
+def versions(result: Mapping[str, Any], *, show_all: bool) -> Listing[Version]:
+    """Return what was published from the job, newest first; ``show_all`` leaves none out."""
+    rows = result["published"][::-1]
+    return Listing(
+        tuple(
+            Version(
+                version=row["version"] or "",
+                name=row["name"] or "",
+                cursor=row["cursor"],
+                end_ns=row["end"],
+                took_ns=_between(row["begin"], row["end"]),
+                existed=row["existed"],
+                size=size(row["bytes"]),
+                released=row["released_ns"] * result["accelerators"],
+                address=row["uri"] or "",
+                web=is_web(row["uri"]),
+            )
+            for row in (rows if show_all else rows[:VERSIONS])
+        ),
+        len(rows),
+        _released(result),
     )
+
+
+def _between(begin_ns: int | None, end_ns: int | None) -> int | None:
+    return None if begin_ns is None or end_ns is None else max(0, end_ns - begin_ns)
+
+
+def _released(result: Mapping[str, Any]) -> str:
+    """What publishing in the trainer would have held, beside what the job's end did hold."""
+    count = result["accelerators"]
+    if not count:
+        return ""
+    released = accelerator_hours(result["released_ns"] * count)
+    held = accelerator_hours(result["held_components_ns"].get("shutdown", 0) * count)
+    return f"{released} accelerator-hours released; shutdown held {held}"
 
 
 _HIT: Chip = ("ok", "Hit")

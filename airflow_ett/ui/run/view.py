@@ -20,7 +20,7 @@ from airflow_ett.ui.run.notices import Notice, notices
 from airflow_ett.ui.run.phases import PhaseTable, phase_table
 
 ATTEMPTS, CHECKPOINTS, COMPILES = "attempts", "checkpoints", "compiles"
-LEVERS, JOBS = "levers", "jobs"
+LEVERS, VERSIONS, JOBS = "levers", "versions", "jobs"
 """What a page may be asked to show without leaving rows out."""
 _ROWS = 14
 
@@ -39,7 +39,8 @@ class RunView:
     levers: saves.Listing[Lever]
     compiles: saves.Listing[saves.Compile]
     checkpoints: saves.Listing[saves.Checkpoint]
-    versions: tuple[saves.Version, ...]
+    accelerated: bool
+    versions: saves.Listing[saves.Version]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ def run_view(
         levers=levers(result, show_all=LEVERS in whole),
         compiles=saves.compiles(result, show_all=COMPILES in whole),
         checkpoints=saves.checkpoints(result, show_all=CHECKPOINTS in whole),
-        versions=saves.versions(result),
+        accelerated=bool(result["accelerators"]),
+        versions=saves.versions(result, show_all=VERSIONS in whole),
     )
 
 

@@ -45,8 +45,8 @@ def test_publishing_off_the_accelerators() -> None:
     assert item.key == "publish"
     assert item.title == "Publish on a CPU after the anchor checkpoint"
     assert plain(item.evidence) == (
-        "2 of 3 runs held 32 accelerators through publish, 45 m 00 s at the median. "
-        "ModelPublishOperator(checkpoint=train.output, ...) releases them at once."
+        "2 of 3 runs held 32 accelerators through publish, 45 m 00 s at the median. Add a task "
+        "ModelPublishOperator(checkpoint=train.output, ...) in its place: it needs none of them."
     )
     assert item.component == "shutdown"
     assert item.runs == ("r2", "r1")

@@ -62,6 +62,17 @@ def test_shares_stand_beside_exactly_100(site: Site, report: Make) -> None:
     assert sum(round(10 * float(share)) for share in shown) == 1000
 
 
+def test_what_publishing_apart_released_stands_beside_what_was_lost(
+    site: Site, report: Make
+) -> None:
+    hour = 3600 * 10**9
+    site.keep(report(run_id="r1", job="a", released_ns=hour))
+    site.keep(report(run_id="r2", job="b", released_ns=hour // 4))
+    site.keep(report(run_id="r3", job="c", released_ns=None))
+    text = text_of(site.client().get("/dag/ranker").text)
+    assert "10 released by publishing apart" in text
+
+
 def test_without_accelerators_time_is_lost_not_hours(site: Site, report: Make) -> None:
     site.keep(report(accelerators=0))
     text = text_of(site.client().get("/dag/ranker").text)
@@ -69,6 +80,7 @@ def test_without_accelerators_time_is_lost_not_hours(site: Site, report: Make) -
     assert "Lost time 2 m 00 s of 16 m 00 s held" in text
     assert "Lost time counts held time only." in text
     assert "ccelerator-hour" not in text
+    assert "released" not in text
 
 
 def test_names_aretext_of(site: Site, report: Make) -> None:

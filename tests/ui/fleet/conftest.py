@@ -25,6 +25,7 @@ def make_sums(*, jobs: int = 1, **changes: Any) -> Sums:
         "recoveries": 0,
         "components_ns": {"effective": 8 * HOUR, "scheduling": HOUR, "wasted": HOUR},
         "nof_by_cause": {"preempted": 1},
+        "released_ns": HOUR // 4,
     }
     sums = Sums()
     for _ in range(jobs):

@@ -214,12 +214,20 @@ def test_the_clock_changes_ett_and_not_the_losses(fleet: Fleet) -> None:
     assert 'aria-current="true">From submission' in wall
 
 
+def test_what_publishing_apart_released_stands_beside_what_was_lost(fleet: Fleet) -> None:
+    fleet.job(date(2026, 1, 3), released_ns=3600 * S)
+    fleet.job(date(2026, 1, 4), ett_pct=None, released_ns=900 * S)
+    fleet.job(date(2026, 1, 4), dag_id="secret", released_ns=9000 * S)
+    assert "10 released by publishing apart" in _text(fleet.page())
+
+
 def test_without_accelerators_time_is_lost_not_hours(fleet: Fleet) -> None:
     fleet.job(date(2026, 1, 3), accelerators=0)
     text = _text(fleet.page())
     assert "ETT%, wall-clock weighted 84.0%" in text
     assert "Lost time 2 m 00 s of 16 m 00 s held" in text
     assert "ccelerator-hour" not in text
+    assert "released" not in text
 
 
 def test_more_dags_on_request_and_in_another_order(fleet: Fleet) -> None:

@@ -179,12 +179,21 @@ class Story:
             self._launcher(Kind.ATTEMPT_ENDED, {"cause": None})
         self._launcher(Kind.JOB_ENDED, {"state": state, "cause": cause})
 
-    def publish(self) -> None:
+    def publish(
+        self,
+        version: str = "184",
+        uri: str = "models://ranker/184",
+        *,
+        seconds: float = 300,
+        existed: bool = False,
+    ) -> None:
         """Publish the newest checkpoint on a CPU, beside the job."""
         begin = self.now_ns
-        self.pass_(300)
-        told = {"version": "184", "uri": "models://ranker/184", "begin": begin, "end": self.now_ns}
-        self._launcher(Kind.PUBLISHED, told | {"checkpoint": self._uri(self.cursor)})
+        self.pass_(seconds)
+        told = {"version": version, "uri": uri, "begin": begin, "end": self.now_ns}
+        told |= {"name": "ranker", "registry": "models://", "bytes": 14 * _GIB}
+        checkpoint = {"checkpoint": self._uri(self.cursor), "cursor": self.cursor}
+        self._launcher(Kind.PUBLISHED, told | checkpoint | {"existed": existed})
 
     def live(self) -> None:
         """Forget what would come after now: the job goes on."""

@@ -75,12 +75,12 @@ def test_secrets_are_taken_out_of_every_place(broken: Any) -> None:
         one | {"log": place, "evidence": one["evidence"] | {"log": place, "handle": place}}
         for one in broken.result["attempts"]
     ]
-    published = [{"version": "1", "uri": place, "begin": None, "end": None}]
+    published = [{"version": "1", "uri": place, "registry": place, "checkpoint": place}]
     result = broken.result | {"handle": place, "attempts": attempts, "published": published}
-    assert str(result).count("secret") == 2 + 3 * len(attempts)
+    assert str(result).count("secret") == 4 + 3 * len(attempts)
     cleaned = without_secrets(result, lambda text: text.replace("me:secret@", ""))
     assert "secret" not in str(cleaned)
-    assert str(cleaned).count("https://jobs.example/7") == 2 + 3 * len(attempts)
+    assert str(cleaned).count("https://jobs.example/7") == 4 + 3 * len(attempts)
     odd = [one | {"evidence": {"log": 7}} for one in attempts] + [attempts[0] | {"evidence": None}]
     assert without_secrets(result | {"attempts": odd}, str)["attempts"][-1]["evidence"] is None
     assert without_secrets(broken.result, str) == broken.result

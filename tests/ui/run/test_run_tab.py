@@ -28,8 +28,15 @@ SECOND = 10**9
 Get = Callable[..., str]
 
 
-def _trained(key: JobKey, begin_ns: int = NOW, *, saves: int = 1, failures: int = 0) -> Story:
-    story = Story(key, begin_ns, accelerators=8)
+def _trained(
+    key: JobKey,
+    begin_ns: int = NOW,
+    *,
+    saves: int = 1,
+    failures: int = 0,
+    accelerators: int = 8,
+) -> Story:
+    story = Story(key, begin_ns, accelerators=accelerators)
     for number in range(failures + 1):
         story.submit("relaunch" if number else "first")
         story.allocate(20, 10)
@@ -123,6 +130,41 @@ def test_the_only_job_of_a_run_opens_straight_away(shelf: Shelf, get: Get) -> No
     assert "../timeline/ranker?job=" in html.unescape(page)
     # It has ended, and so nothing asks for more.
     assert "../pulse/" not in page
+
+
+def test_what_was_published_stands_with_what_that_released(shelf: Shelf, get: Get) -> None:
+    story = _trained(_key())
+    for number in range(8):
+        story.publish(f"v{number}", f"https://me:hush@models.example/{number}", seconds=450)
+    shelf.put(story)
+    page = get("ranker", run_id="r")
+    text = _text(page)
+    assert "8.0 accelerator-hours released; shutdown held 0.0" in text
+    assert "v7 ranker 4.9 M" in text
+    assert "7 m 30 s 14.0 GiB 1.0 https://models.example/7" in text
+    assert '<a href="https://models.example/7" target="_top">' in page
+    assert "hush" not in page
+    assert "v0" not in text
+    assert "Show all 8" in text
+    assert "v0" in _text(get("ranker", run_id="r", show="versions"))
+
+
+def test_a_version_that_was_there_took_no_time_that_counts(shelf: Shelf, get: Get) -> None:
+    story = _trained(_key())
+    story.publish(existed=True)
+    shelf.put(story)
+    text = _text(get("ranker", run_id="r"))
+    assert "was there 14.0 GiB 0.0 models://ranker/184" in text
+    assert "0.0 accelerator-hours released" in text
+
+
+def test_without_accelerators_nothing_is_released(shelf: Shelf, get: Get) -> None:
+    story = _trained(_key(), accelerators=0)
+    story.publish()
+    shelf.put(story)
+    text = _text(get("ranker", run_id="r"))
+    assert "Published versions" in text
+    assert "eleased" not in text
 
 
 def test_a_task_instance_opens_its_own_job(shelf: Shelf, get: Get) -> None:

@@ -62,7 +62,7 @@ def test_a_job_without_saves_has_none_to_show(name: str, request: pytest.Fixture
     result = request.getfixturevalue(name).result
     assert checkpoints(result, show_all=False).total == 0
     assert compiles(result, show_all=False).total == 0
-    assert versions(result) == ()
+    assert versions(result, show_all=False).total == 0
 
 
 def test_compilations_tell_what_came_of_the_cache(lively: Any) -> None:
@@ -119,10 +119,50 @@ def test_what_runs_beside_the_training_is_told(lively: Any) -> None:
     assert (shown.beside, shown.graph, shown.attempt) == (True, "", None)
 
 
-def test_versions_come_newest_first(lively: Any) -> None:
-    published = [
-        {"version": "1", "uri": "s3://models/1", "begin": 1, "end": 2},
-        {"version": None, "uri": None, "begin": None, "end": None},
-    ]
-    found = versions(lively.result | {"published": published})
-    assert found == (Version("", "", None), Version("1", "s3://models/1", 2))
+PUBLISHED = {
+    **{"version": "1", "uri": "s3://models/1", "begin": SECOND, "end": 31 * SECOND},
+    **{"name": "ranker", "registry": "s3://models", "checkpoint": "s3://c/9", "cursor": 9},
+    **{"bytes": 2**30, "digest": "ab", "existed": False, "released_ns": 30 * SECOND},
+}
+NOTHING = dict.fromkeys(PUBLISHED) | {"existed": False, "released_ns": 0}
+
+
+def test_versions_come_newest_first_with_what_each_released(lively: Any) -> None:
+    found = versions(lively.result | {"published": [PUBLISHED, NOTHING]}, show_all=False)
+    first, second = found.shown
+    assert (first.version, first.address, first.took_ns, first.released) == ("", "", None, 0)
+    assert second == Version(
+        version="1",
+        name="ranker",
+        cursor=9,
+        end_ns=31 * SECOND,
+        took_ns=30 * SECOND,
+        existed=False,
+        size="1.0\u00a0GiB",
+        released=30 * SECOND * 32,
+        address="s3://models/1",
+        web=False,
+    )
+
+
+def test_the_sum_stands_beside_what_the_end_of_the_job_held(lively: Any) -> None:
+    hours = {"released_ns": 900 * SECOND, "held_components_ns": {"shutdown": 90 * SECOND}}
+    result = lively.result | hours | {"published": [PUBLISHED]}
+    assert versions(result, show_all=False).hint == (
+        "8.0 accelerator-hours released; shutdown held 0.8"
+    )
+    assert versions(result | {"accelerators": 0}, show_all=False).hint == ""
+
+
+def test_only_the_address_of_a_web_page_is_a_link(lively: Any) -> None:
+    rows = [PUBLISHED | {"uri": uri} for uri in ("javascript:alert(1)", "https://registry/1")]
+    shown = versions(lively.result | {"published": rows}, show_all=False).shown
+    assert [row.web for row in shown] == [True, False]
+
+
+def test_of_many_versions_the_newest_are_shown(lively: Any) -> None:
+    rows = [PUBLISHED | {"version": str(number)} for number in range(9)]
+    result = lively.result | {"published": rows}
+    found = versions(result, show_all=False)
+    assert [row.version for row in found.shown] == ["8", "7", "6", "5", "4", "3", "2"]
+    assert (found.total, len(versions(result, show_all=True).shown)) == (9, 9)

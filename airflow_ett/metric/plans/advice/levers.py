@@ -19,8 +19,8 @@ LEVERS: Mapping[str, Lever] = {
     "publish": Shorten(
         "publish",
         "Publish on a CPU after the anchor checkpoint",
-        "{runs} held {accelerators} through publish, {median} at the median. "
-        "ModelPublishOperator(checkpoint=train.output, ...) releases them at once.",
+        "{runs} held {accelerators} through publish, {median} at the median. Add a task "
+        "ModelPublishOperator(checkpoint=train.output, ...) in its place: it needs none of them.",
     ),
     "compile_cache": compile_cache,
     "fewer_graphs": fewer_graphs,
