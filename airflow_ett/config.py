@@ -47,6 +47,10 @@ EVERY_VARIABLE = "ETT_CHECKPOINT_EVERY_S"
 """Environment variable that says how often to save: seconds, ``auto`` or ``never``. It goes before
 what the training's code says."""
 
+CREDENTIALS_VARIABLE = "ETT_REGISTRY_CREDENTIALS"
+"""Environment variable that carries a model registry's credentials to the publisher: JSON with
+``login``, ``password`` and ``token``."""
+
 UNNAMED = "default"
 """A deployment that nobody has named."""
 
@@ -158,6 +162,17 @@ OPTIONS: tuple[Option, ...] = (
         "",
     ),
     Option(
+        "publish_pool",
+        "Pool of publishing tasks that name none. Empty: as for any other task.",
+        "",
+    ),
+    Option(
+        "publish_queue",
+        "Queue of publishing tasks that name none, such as one of CPU workers. Empty: as for any "
+        "other task.",
+        "",
+    ),
+    Option(
         "keep_events",
         "How long a job that has ended keeps its raw events in the database after the newest one, "
         "such as 90d or 36h; its numbers stay. Empty keeps them.",
@@ -208,6 +223,8 @@ class Settings:
     api_secret: str = field(repr=False)
     metrics_token: str = field(repr=False)
     metrics_dags: tuple[str, ...]
+    publish_pool: str
+    publish_queue: str
     keep_events: timedelta | None
     keep_run_dirs: timedelta | None
     keep_outputs: timedelta | None
@@ -255,6 +272,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         api_secret=value("api_secret").strip(),
         metrics_token=value("metrics_token").strip(),
         metrics_dags=tuple(filter(None, map(str.strip, value("metrics_dags").split(",")))),
+        publish_pool=value("publish_pool").strip(),
+        publish_queue=value("publish_queue").strip(),
         keep_events=_age("keep_events", value("keep_events")),
         keep_run_dirs=_age("keep_run_dirs", value("keep_run_dirs")),
         keep_outputs=_age("keep_outputs", value("keep_outputs")),

@@ -1,8 +1,7 @@
 """The long counts: ``python -m tests.soak`` runs them whole and writes ``docs/soak.md``.
 
 The demo several times, a chaos run on this machine and one on a Slurm, and kills of trainers that
-save. What CI runs small runs here
-in full; the exit code is the result.
+save and of publishers. What CI runs small runs here in full; the exit code is the result.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ class Part(NamedTuple):
     env: dict[str, str]
 
 
-def parts(demos: int, injections: int, on_slurm: int, kills: int) -> Iterator[Part]:
+def parts(
+    demos: int, injections: int, on_slurm: int, kills: int, publishers: int
+) -> Iterator[Part]:
     """Yield the runs."""
     own = [sys.executable, "-m"]
     for number in range(1, demos + 1):
@@ -51,6 +52,9 @@ def parts(demos: int, injections: int, on_slurm: int, kills: int) -> Iterator[Pa
     yield Part(f"chaos on Slurm, {on_slurm} injections", slurm, "chaos ", {})
     soak = [*own, "pytest", "-qs", "tests/trainer/test_soak.py"]
     yield Part(f"{kills} kills", soak, "kills among", {"ETT_SOAK_KILLS": str(kills)})
+    publish = [*own, "pytest", "-qs", "tests/publish/test_kills.py"]
+    name = f"{publishers} kills of publishers"
+    yield Part(name, publish, "kills of publishers", {"ETT_PUBLISH_KILLS": str(publishers)})
 
 
 def run(part: Part) -> tuple[bool, str]:
@@ -82,9 +86,18 @@ def main() -> int:
     parser.add_argument("--injections", type=int, default=200)
     parser.add_argument("--injections-on-slurm", type=int, default=40)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--publishers", type=int, default=30)
     options = parser.parse_args()
-    counts = (options.demos, options.injections, options.injections_on_slurm, options.kills)
-    results = [run(part) for part in parts(*counts)]
+    results = [
+        run(part)
+        for part in parts(
+            options.demos,
+            options.injections,
+            options.injections_on_slurm,
+            options.kills,
+            options.publishers,
+        )
+    ]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=ROOT,

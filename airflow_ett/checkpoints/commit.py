@@ -15,6 +15,7 @@ from pathlib import Path
 
 from airflow_ett.checkpoints.catalog import Checkpoint, list_checkpoints
 from airflow_ett.checkpoints.holder import launch
+from airflow_ett.checkpoints.holds import is_held
 from airflow_ett.checkpoints.layout import MANIFEST, MARKER, Folder, listing, parse_name
 from airflow_ett.checkpoints.manifest import FileDigest, Manifest, digest_file
 from airflow_ett.errors import CheckpointError
@@ -69,12 +70,13 @@ def commit(
 def retain(root: Folder, *, keep: int, attempt: AttemptId) -> None:
     """Remove all but the ``keep`` checkpoints committed last, and what dead attempts left behind.
 
+    One that somebody holds stays, unless only one is to be kept: then there is no room for it.
     ``attempt`` is the caller's: only uncommitted folders of earlier ones are dead, and nothing of
     a later launch is ever removed. Raises ``OSError``.
     """
     committed = sorted(list_checkpoints(str(root)), key=age)
     for old in committed[:-keep]:
-        if launch(old.attempt) <= launch(attempt):
+        if launch(old.attempt) <= launch(attempt) and (keep == 1 or not is_held(old.path)):
             discard(old.path)
     whole = {checkpoint.path for checkpoint in committed}
     for path in listing(root):

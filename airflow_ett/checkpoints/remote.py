@@ -150,10 +150,14 @@ class RemotePath:
             with self._told():
                 self._fs.makedirs(self._path, exist_ok=exist_ok)
 
-    def open(self, mode: str) -> Any:
-        """Open the file, ``rb`` or ``wb``. What is written is there, whole, once it is closed."""
+    def open(self, mode: str, *, ahead: int | None = None) -> Any:
+        """Open the file, ``rb`` or ``wb``. What is written is there, whole, once it is closed.
+
+        ``ahead`` is how many bytes to read ahead. File systems like to read 50 MiB, and hold that
+        several times.
+        """
         with self._told():
-            return _File(self._fs.open(self._path, mode), self._told)
+            return _File(self._fs.open(self._path, mode, block_size=ahead), self._told)
 
     def read_bytes(self) -> bytes:
         """Return the file's content."""

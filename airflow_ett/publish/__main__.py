@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,15 +15,21 @@ from airflow_ett.publish.request import TRANSFORMS, Request
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Publish; return 0, or 1 after one line on stderr that says what went wrong."""
+    """Publish; return 0, or 1 after one line on stderr that says what went wrong.
+
+    SIGTERM ends it in order: what it has staged is removed, and the process that tries it ends.
+    """
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         published = publish(Request(**vars(options)))
     except EttError as error:
-        print(f"not published: {error}", file=sys.stderr)
+        print("not published:", " ".join(str(error).split()), file=sys.stderr)
         return 1
     if published.existed:
-        print(f"{published.uri} was published before and is whole: nothing to do")
+        print(f"{published.uri} was published before, or meanwhile by another, and is whole")
+    if not published.latest:
+        print(f"{published.version} is not the latest: a newer training's model is")
     print(json.dumps(asdict(published)))
     return 0
 
@@ -37,9 +44,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PKG.MODULE:FACTORY",
         help="returns the model",
     )
-    add("--registry", required=True, metavar="PLACE", help="where the published models are")
+    add(
+        "--registry",
+        required=True,
+        metavar="PLACE",
+        help="a folder, s3://…, http(s)://…, mlflow+http(s)://…, mlflow: or PKG.MODULE:FACTORY",
+    )
     add("--name", required=True, help="the model's name in the registry")
-    add("--version", help="default: the checkpoint's cursor and the start of its digest")
+    add("--version", help="default: from the checkpoint's cursor and digest, and the transforms")
     add("--transforms", type=_listed, default=(), help=f"with commas: {', '.join(TRANSFORMS)}")
     add(
         "--golden",

@@ -1,7 +1,7 @@
 """Tries a snapshot in a process of its own, as a server would load it.
 
 Run as ``python -m airflow_ett.publish.check``; the outcome is a JSON file: ``{"ok": {...}}`` with
-what was tried, or ``{"error": "..."}``.
+what goes into the manifest, or ``{"error": "..."}``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
-
-from airflow_ett.errors import PublishError
+from airflow_ett.checkpoints.golden import GOLDEN
+from airflow_ett.errors import EttError, PublishError
+from airflow_ett.publish.golden import compare, read_golden
+from airflow_ett.publish.loading import load_weights
+from airflow_ett.publish.program import export
+from airflow_ett.publish.usercode import (
+    as_call,
+    code_version,
+    load_object,
+    named_inputs,
+    named_scores,
+)
 
 _EXAMPLE = "example_batch"
 
@@ -24,49 +32,70 @@ _EXAMPLE = "example_batch"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Try the snapshot that the arguments name and write the outcome."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--golden")
-    parser.add_argument("--result", type=Path, required=True)
-    options = parser.parse_args(arguments)
+    add = parser.add_argument
+    add("--weights", type=Path, required=True)
+    add("--model", required=True, help="the factory")
+    add("--transforms", default="", help="with commas")
+    add("--tolerance", type=float, required=True, help="of the largest absolute score")
+    add("--batch", help="the function that returns the inputs")
+    add("--golden", type=Path, help="inputs, and the trainer's scores for them")
+    add("--program", type=Path, help="where to write what torch.export makes of the model")
+    add("--result", type=Path, required=True)
+    options = vars(parser.parse_args(arguments))
+    result: Path = options.pop("result")
     outcome: dict[str, Any]
     try:
-        outcome = {"ok": check(options.weights, options.model, options.golden)}
+        outcome = {"ok": check(**options)}
     except Exception as error:  # the factory's code is the user's
         message = " ".join(str(error).split())  # torch's run over several lines
-        outcome = {"error": f"{type(error).__name__}: {message}"}
-    options.result.write_text(json.dumps(outcome))
+        kind = "" if isinstance(error, EttError) else f"{type(error).__name__}: "
+        outcome = {"error": kind + message}
+    result.write_text(json.dumps(outcome))
 
 
-def check(weights: Path, model: str, golden: str | None) -> dict[str, Any]:
+def check(
+    weights: Path,
+    model: str,
+    transforms: str,
+    tolerance: float,
+    batch: str | None = None,
+    golden: Path | None = None,
+    program: Path | None = None,
+) -> dict[str, Any]:
     """Load the weights into the factory's model and score a batch.
 
-    Returns what was tried: ``inputs`` (where they came from) and the outputs' ``shapes``; both None
-    where there is no batch. Raises what the model raises, and :class:`PublishError` for values that
-    are not finite or whose number of rows is not the batch's.
+    The batch is the one named, else the trainer's, else ``example_batch`` of the factory's module,
+    else none. Only the trainer's has scores to compare with.
+
+    Returns what the manifest says of it, see :func:`airflow_ett.publish.trial.try_snapshot`. Raises
+    what the model raises, and :class:`PublishError` for scores that are not finite, not of the
+    batch's number of rows, or not the trainer's.
     """
-    module = load_object(model)()
-    module.load_state_dict(load_file(weights), strict=True)
-    module.eval()
-    source = golden or _example_of(model)
-    if source is None:
-        return {"inputs": None, "shapes": None}
-    inputs = load_object(source)()
-    rows = _tensors(inputs)[0].shape[0]
-    with torch.no_grad():
-        scores = _tensors(_call(module, inputs))
-    for scored in scores:
-        if scored.ndim == 0 or scored.shape[0] != rows:
-            raise PublishError(f"{rows} rows gave an output of shape {tuple(scored.shape)}")
-        if not bool(scored.isfinite().all()):
-            raise PublishError("some scores are NaN or infinite")
-    return {"inputs": source, "shapes": [list(scored.shape) for scored in scores]}
+    loaded = load_weights(weights, model, tuple(filter(None, transforms.split(","))))
+    tried: dict[str, Any] = {"inputs": None, "shapes": None, "in_memory": loaded.in_memory}
+    told = {"check": tried, "code": code_version(model)}
+    source, inputs, wanted = _batch(model, batch, golden)
+    if source is not None:
+        scores = _score(loaded.module, inputs)
+        tried["inputs"] = source
+        tried["shapes"] = [list(scored.shape) for scored in scores.values()]
+        if wanted is not None:
+            tried["difference"] = compare(wanted, scores, tolerance)
+            tried["tolerance"] = tolerance
+    if program is not None:
+        told["program"] = export(loaded.module, inputs, program, tolerance)
+    return told
 
 
-def load_object(path: str) -> Any:
-    """Return the object that ``pkg.module:name`` names."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+def _batch(
+    model: str, batch: str | None, golden: Path | None
+) -> tuple[str | None, Any, Mapping[str, Any] | None]:
+    """Return where the inputs are from, the inputs, and the scores that they had in training."""
+    if batch is None and golden is not None:
+        recorded = read_golden(golden)
+        return f"{GOLDEN} of the checkpoint", recorded.inputs, recorded.scores
+    source = batch or _example_of(model)
+    return source, (load_object(source)() if source else None), None
 
 
 def _example_of(model: str) -> str | None:
@@ -75,19 +104,20 @@ def _example_of(model: str) -> str | None:
     return f"{module}:{_EXAMPLE}" if has_example else None
 
 
-def _call(module: Any, inputs: Any) -> Any:
-    if isinstance(inputs, Mapping):
-        return module(**inputs)
-    return module(*inputs) if isinstance(inputs, tuple) else module(inputs)
+def _score(module: Any, inputs: Any) -> dict[str, Any]:
+    import torch
 
-
-def _tensors(values: Any) -> list[Any]:
-    if isinstance(values, Mapping):
-        values = tuple(values.values())
-    found = list(values) if isinstance(values, (tuple, list)) else [values]
-    if not found or not all(isinstance(value, torch.Tensor) for value in found):
-        raise PublishError(f"expected tensors, not {type(values).__name__}")
-    return found
+    args, kwargs = as_call(inputs)
+    rows = len(next(iter(named_inputs(inputs).values())))
+    with torch.no_grad():
+        scores = named_scores(module(*args, **kwargs))
+    for name, scored in scores.items():
+        if scored.ndim == 0 or scored.shape[0] != rows:
+            shape = tuple(scored.shape)
+            raise PublishError(f"{rows} rows gave an output of shape {shape} ({name})")
+        if not bool(scored.isfinite().all()):
+            raise PublishError(f"some scores are NaN or infinite ({name})")
+    return scores
 
 
 if __name__ == "__main__":

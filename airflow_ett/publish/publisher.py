@@ -1,17 +1,16 @@
-"""The steps of publishing: verify, read, write, try, reveal, point ``latest`` at it."""
+"""The steps of publishing: find, or verify, write, try and reveal; then point ``latest`` at it."""
 
 from __future__ import annotations
 
+import errno
 import json
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from airflow_ett.checkpoints import Checkpoint, open_checkpoint, verify
-from airflow_ett.checkpoints.layout import MARKER
+from airflow_ett.checkpoints.manifest import digest_file
 from airflow_ett.errors import CheckpointError, ConfigurationError, PublishError
 from airflow_ett.publish.registries import (
     MANIFEST_FILE,
@@ -20,50 +19,42 @@ from airflow_ett.publish.registries import (
     Snapshot,
     open_registry,
 )
-from airflow_ett.publish.registries.folder import file_digest
 from airflow_ett.publish.request import Request
-
-_MODEL = "model"
-"""The name under which the trainer gave the model to its checkpointer."""
+from airflow_ett.publish.trial import try_snapshot
 
 _SCHEMA_VERSION = 2
-_RESULT_FILE = "check.json"
 
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A verified checkpoint; ``digest`` is the SHA-256 of its manifest."""
-
-    checkpoint: Checkpoint
-    digest: str
-
-    def described(self) -> dict[str, Any]:
-        """What the snapshot's manifest says of it."""
-        return {
-            "checkpoint": self.checkpoint.uri,
-            "digest": self.digest,
-            "cursor": self.checkpoint.cursor,
-            "saved_ns": self.checkpoint.manifest.created_ns,
-            "job": self.checkpoint.manifest.job,
-        }
+_ADVICE = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there, or raise the quota",
+    errno.EFBIG: "raise the limit for the size of a file",
+    errno.EACCES: "give this user the right to write there",
+    errno.EPERM: "give this user the right to write there",
+    errno.EROFS: "choose a place that can be written to",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """A version that is visible in the registry.
 
-    ``uri`` is its folder, ``digest`` the SHA-256 and ``bytes`` the size of its weights' file.
-    ``begin_ns`` and ``end_ns`` (UTC) are this call's; ``existed`` says that it only found the
-    version whole, made before or meanwhile by another publisher.
+    ``uri`` is where it lies, ``digest`` the SHA-256 of its weights' file, ``bytes`` the size of all
+    of its files, ``cursor`` (global samples) its checkpoint's. ``latest`` says whether the
+    registry's latest is this one now, ``existed`` that this call only found it whole, made before
+    or meanwhile by another publisher. ``begin_ns`` and ``end_ns`` (UTC) are this call's.
     """
 
+    name: str
     version: str
     uri: str
+    registry: str
     digest: str
+    bytes: int
+    cursor: int
+    latest: bool
+    existed: bool
     begin_ns: int
     end_ns: int
-    bytes: int
-    existed: bool
 
 
 def publish(request: Request) -> Published:
@@ -73,11 +64,11 @@ def publish(request: Request) -> Published:
     makes one version.
 
     Raises :class:`ConfigurationError` that names the parameter, and :class:`PublishError`, after
-    which nothing has become visible.
+    which no broken version is visible; it says so where a whole one is, and only ``latest`` is not.
     """
     begin_ns = time.time_ns()
     try:
-        source = _verified(request.checkpoint)
+        source = _opened(request.checkpoint)
         registry = open_registry(request.registry, request.name)
         registry.sweep()
         version = request.version or _version(source, request)
@@ -86,72 +77,74 @@ def publish(request: Request) -> Published:
         if snapshot is None:
             snapshot, existed = _make(registry, version, source, request)
         _require_same(snapshot, source, request)
-        registry.point_latest(snapshot, force=request.force_latest)
     except OSError as error:
         what = f"{request.checkpoint} as {request.name} into {request.registry}"
-        raise PublishError(f"{what}: {error}") from error
+        raise PublishError(f"{what}: {error}; {_advice(error)}") from error
     return Published(
+        name=request.name,
         version=version,
         uri=snapshot.uri,
+        registry=request.registry,
         digest=snapshot.digest,
+        bytes=snapshot.bytes,
+        cursor=source.cursor,
+        latest=_point_latest(registry, snapshot, force=request.force_latest),
+        existed=existed,
         begin_ns=begin_ns,
         end_ns=time.time_ns(),
-        bytes=snapshot.bytes,
-        existed=existed,
     )
 
 
-def _version(source: _Source, request: Request) -> str:
+def _opened(uri: str) -> Checkpoint:
+    try:
+        return open_checkpoint(uri)
+    except ConfigurationError as error:
+        raise ConfigurationError("checkpoint", error.problem) from error
+    except CheckpointError as error:
+        raise _nothing(error) from error
+
+
+def _verify(source: Checkpoint) -> None:
+    try:
+        verify(source)
+    except CheckpointError as error:
+        raise _nothing(error) from error
+
+
+def _nothing(error: CheckpointError) -> PublishError:
+    return PublishError(f"nothing to publish: {error}; choose another checkpoint")
+
+
+def _version(source: Checkpoint, request: Request) -> str:
     transforms = "".join(f"-{name}" for name in request.transforms)
-    return f"{source.checkpoint.cursor}-{source.digest[:8]}{transforms}"
+    return f"{source.cursor}-{source.digest[:8]}{transforms}"
 
 
-def _require_same(snapshot: Snapshot, source: _Source, request: Request) -> None:
-    """Raise unless a version was made from this checkpoint, and with these transforms."""
-    other = snapshot.manifest
+def _require_same(snapshot: Snapshot, source: Checkpoint, request: Request) -> None:
+    """Raise unless a version was made from this checkpoint, for this model, in this way."""
+    made = snapshot.manifest
     if snapshot.source_digest != source.digest:
-        what = f"from {other['source']['checkpoint']}, not from {source.checkpoint.uri}"
-    elif (made := list(other.get("transforms", ()))) != list(request.transforms):
-        what = f"with transforms {made}, not {list(request.transforms)}"
+        what = f"from {made['source']['checkpoint']}, not from {source.uri}"
+    elif (transforms := list(made.get("transforms", ()))) != list(request.transforms):
+        what = f"with transforms {transforms}, not {list(request.transforms)}"
+    elif (factory := made.get("factory")) != request.model:
+        what = f"for model {factory}, not {request.model}"
     else:
         return
     raise PublishError(f"{snapshot.uri} was published {what}; choose another version")
 
 
-def _verified(uri: str) -> _Source:
-    try:
-        checkpoint = open_checkpoint(uri)
-        verify(checkpoint)
-    except ConfigurationError as error:
-        raise ConfigurationError("checkpoint", error.problem) from error
-    except (CheckpointError, OSError) as error:
-        raise PublishError(f"nothing to publish: {error}") from error
-    return _Source(checkpoint, (checkpoint.path / MARKER).read_text().strip())
-
-
 def _make(
-    registry: Registry, version: str, source: _Source, request: Request
+    registry: Registry, version: str, source: Checkpoint, request: Request
 ) -> tuple[Snapshot, bool]:
     """Return the new snapshot, and whether another publisher made it meanwhile."""
+    _verify(source)
     with registry.staging(version) as staged:
-        weights = staged / WEIGHTS_FILE
-        count = _write_weights(source.checkpoint, weights)
-        manifest = {
-            "v": _SCHEMA_VERSION,
-            "name": request.name,
-            "version": version,
-            "source": source.described(),
-            "training": dict(request.training),
-            "factory": request.model,
-            "transforms": list(request.transforms),
-            "parameters": count,
-            "check": _try(weights, request.model, request.golden),
-            "files": {
-                WEIGHTS_FILE: {"sha256": file_digest(weights), "bytes": weights.stat().st_size}
-            },
-            "created_ns": time.time_ns(),
-        }
-        (staged / MANIFEST_FILE).write_text(json.dumps(manifest, indent=1) + "\n")
+        try:
+            _prepare(staged, version, source, request)
+        except OSError as error:
+            what = f"{source.uri} cannot be prepared in {staged.parent}"
+            raise PublishError(f"{what}: {error}; {_advice(error)}") from error
         existed = not registry.reveal(staged, version)
     snapshot = registry.find(version)
     if snapshot is None:
@@ -160,30 +153,48 @@ def _make(
     return snapshot, existed
 
 
-def _write_weights(source: Checkpoint, target: Path) -> int:
-    """Write the model's tensors as safetensors; return the number of values."""
-    from safetensors.torch import save_file  # torch and safetensors are heavy, so only now
+def _prepare(staged: Path, version: str, source: Checkpoint, request: Request) -> None:
+    """Fill a folder with the version's files, tried, and its manifest."""
+    from airflow_ett.publish.weights import write_weights  # torch is heavy, so only now
 
-    from airflow_ett.publish.tensors import read_tensors
+    count = write_weights(source, staged / WEIGHTS_FILE, cast=request.cast)
+    told = try_snapshot(staged, request, source)
+    manifest = {
+        "v": _SCHEMA_VERSION,
+        "name": request.name,
+        "version": version,
+        "source": {
+            "checkpoint": source.uri,
+            "digest": source.digest,
+            "cursor": source.cursor,
+            "saved_ns": source.manifest.created_ns,
+            "job": source.job,
+        },
+        "training": dict(request.training),
+        "factory": request.model,
+        "transforms": list(request.transforms),
+        "parameters": count,
+        **told,
+        "files": {path.name: _described(path) for path in sorted(staged.iterdir())},
+        "created_ns": time.time_ns(),
+    }
+    (staged / MANIFEST_FILE).write_text(json.dumps(manifest, indent=1) + "\n")
 
-    tensors = read_tensors(source.path, source.manifest.files.keys(), _MODEL)
-    save_file(tensors, target)
-    return sum(tensor.numel() for tensor in tensors.values())
+
+def _described(path: Path) -> dict[str, Any]:
+    digest = digest_file(path)
+    return {"sha256": digest.sha256, "bytes": digest.size}
 
 
-def _try(weights: Path, model: str, golden: str | None) -> dict[str, Any]:
-    """Load and score the snapshot in a fresh process; return what was tried."""
-    result = weights.with_name(_RESULT_FILE)
-    command = [sys.executable, "-m", "airflow_ett.publish.check", "--weights", str(weights)]
-    command += ["--model", model, "--result", str(result)]
-    if golden is not None:
-        command += ["--golden", golden]
-    status = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if not result.exists():
-        raise PublishError(f"the process that tried {model} ended with {status} and no result")
-    outcome: dict[str, Any] = json.loads(result.read_bytes())
-    result.unlink()
-    if "error" in outcome:
-        raise PublishError(f"the snapshot does not work with {model}: {outcome['error']}")
-    tried: dict[str, Any] = outcome["ok"]
-    return tried
+def _point_latest(registry: Registry, snapshot: Snapshot, *, force: bool) -> bool:
+    try:
+        return registry.point_latest(snapshot, force=force)
+    except (OSError, PublishError) as error:
+        raise PublishError(
+            f"{snapshot.uri} is published and whole, but `latest` could not be moved: {error}; "
+            "publish it again"
+        ) from error
+
+
+def _advice(error: OSError) -> str:
+    return _ADVICE.get(error.errno or 0, "publish again once that is put right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ CASTS = ("bfloat16", "float16", "float32")
 INT8 = "int8"
 EXPORT = "export"
 TRANSFORMS = (*CASTS, INT8, EXPORT)
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ class Request:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_name("name", self.name)
+        if self.version is not None:
+            check_name("version", self.version)
         check_function("model", self.model)
         if self.golden is not None:
             check_function("golden", self.golden)
@@ -55,6 +62,19 @@ class Request:
     def exported(self) -> bool:
         """Whether a program is wanted beside the weights."""
         return EXPORT in self.transforms
+
+
+def check_name(parameter: str, text: str) -> None:
+    """Raise :class:`ConfigurationError` unless a text can name a model or version everywhere.
+
+    It may become a folder's name, a part of an address, a word in MLflow.
+    """
+    if not _SAFE.fullmatch(text) or text == _LATEST:
+        raise ConfigurationError(
+            parameter,
+            f"{text!r} must be 1 to 128 letters, digits and . _ + - and begin with one of the "
+            f"first two; {_LATEST!r} is taken",
+        )
 
 
 def check_function(parameter: str, text: str) -> None:

@@ -36,6 +36,9 @@ from airflow_ett.storage.names import (
 from airflow_ett.storage.protocol import Entry
 
 _AT_ONCE = 64
+_PIECE = 32 * 2**20
+_OTHER_BY_NOW = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+_NO_TAG = '"0"'
 _TIMES = ("LastModified", "last_modified", "mtime", "modified", "created")
 
 
@@ -52,6 +55,7 @@ class ObjectStorage:
         self._next: dict[str, int] = {}
         self._appending = threading.Lock()
         self._exclusive = False
+        self._swaps: bool | None = None
 
     def create(self, name: str, content: bytes) -> bool:
         """Make a file, whole, for one of several alone; False where there is one of that name.
@@ -60,15 +64,75 @@ class ObjectStorage:
         that got lost. Raises :class:`ConfigurationError` where the store would let several make it.
         """
         path = self._path(checked_file(name))
-        if not self._exclusive:
-            self._prove()
+        self.prove()
         return self._put_new(path, content)
+
+    def prove(self) -> None:
+        """Try whether the store makes an object for one alone: not all know conditional puts.
+
+        Raises :class:`ConfigurationError` as :meth:`create` does.
+        """
+        if self._exclusive:
+            return
+        if _is_atomic(self._fs):
+            with self._probe() as path:
+                self._exclusive = self._refuses(path)
+        if not self._exclusive:
+            problem = (
+                "this store, or its fsspec package, has no conditional put: two processes could "
+                "both believe that a file (a job's claim, a model's version) is theirs"
+            )
+            raise ConfigurationError(self.place, problem)
+
+    def swaps(self) -> bool:
+        """Return whether :meth:`swap` works here: with S3, and what is like it in this, too."""
+        if self._swaps is None:
+            self._swaps = False
+            if "s3" in self._fs.protocol:
+                with self._probe() as path:
+                    self._swaps = not self._swap(path, b"swapped", _NO_TAG)
+        return self._swaps
+
+    def tag(self, name: str) -> str:
+        """Return what tells a file's content from any other, also from none, for :meth:`swap`."""
+        path = self._path(checked_file(name))
+        try:
+            with self._told():
+                return str(self._fs.info(path)["ETag"])
+        except FileNotFoundError:
+            return _NO_TAG
+
+    def swap(self, name: str, content: bytes, tag: str) -> bool:
+        """Write a file in place of the one with this tag; False where it is another by now.
+
+        True where the file holds this very content, as for :meth:`create`.
+        """
+        path = self._path(checked_file(name))
+        with self._told():
+            return self._swap(path, content, tag) or self._content(path) == content
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole, in place of the former one."""
         path = self._path(checked_file(name))
         with self._told():
             self._fs.pipe_file(path, content)
+
+    def upload(self, name: str, file: Path) -> None:
+        """Write a file of this host whole, in place of the former one, a part at a time."""
+        path = self._path(checked_file(name))
+        with self._told():
+            self._fs.put_file(str(file), path)
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Yield a file's content, a piece at a time. Raises ``FileNotFoundError`` for none."""
+        path = self._path(checked_file(name))
+        with self._told():
+            size = int(self._fs.info(path)["size"])
+        for start in range(0, size, _PIECE):
+            with self._told():
+                end = min(start + _PIECE, size)
+                piece: bytes = self._fs.cat_file(path, start=start, end=end)
+            yield piece
 
     def read(self, name: str) -> bytes | None:
         """Return a file's content, None where there is none."""
@@ -203,20 +267,23 @@ class ObjectStorage:
             return found == content
         return True
 
-    def _prove(self) -> None:
-        """Try whether the store makes an object for one alone: not all know conditional puts."""
-        probe = self._path(f"draft-{uuid.uuid4().hex}")
+    @contextlib.contextmanager
+    def _probe(self) -> Iterator[str]:
+        """Make an object to try something with."""
+        path = self._path(f"draft-{uuid.uuid4().hex}")
         with self._told():
-            if _is_atomic(self._fs):
-                self._fs.pipe_file(probe, b"", mode="create")
-                self._exclusive = self._refuses(probe)
-                self._fs.rm_file(probe)
-        if not self._exclusive:
-            problem = (
-                "cannot hold a job log: this store, or its fsspec package, has no conditional put, "
-                "and two launchers could take the same claim"
-            )
-            raise ConfigurationError(self.place, problem)
+            self._fs.pipe_file(path, b"", mode="create")
+            yield path
+            self._fs.rm_file(path)
+
+    def _swap(self, path: str, content: bytes, tag: str) -> bool:
+        try:
+            self._fs.pipe_file(path, content, IfMatch=tag)
+        except Exception as error:
+            if code(error) in _OTHER_BY_NOW:
+                return False
+            raise
+        return True
 
     def _refuses(self, path: str) -> bool:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_ett import checkpoints
-from airflow_ett.checkpoints import Checkpoint
+from airflow_ett.checkpoints import Checkpoint, holds
 from airflow_ett.checkpoints.layout import folder
 from airflow_ett.checkpoints.remote import RemotePath
 from airflow_ett.errors import CheckpointError, ConfigurationError
@@ -197,3 +197,17 @@ def test_a_scheme_without_its_package_names_the_parameter(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ConfigurationError, match="needs fsspec"):
         folder("s3://bucket/x")
+
+
+def test_a_reader_keeps_a_checkpoint_from_its_trainer(root: RemotePath) -> None:
+    held = save(root, 10)
+    holds.take(held.uri, "reader")
+    save(root, 20)
+    save(root, 30)
+    checkpoints.retain(root, keep=2, attempt=FIRST)
+    checkpoints.verify(held)
+    holds.release(held.uri, "reader")
+    checkpoints.retain(root, keep=2, attempt=FIRST)
+    assert [c.cursor for c in checkpoints.list_checkpoints(str(root))] == [20, 30]
+    with pytest.raises(CheckpointError):
+        holds.take(held.uri, "reader")

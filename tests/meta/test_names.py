@@ -19,11 +19,11 @@ PUBLIC = {
     "airflow_ett.metric": """
         AttemptMetric COMPONENTS Checkpoint Compile Component Components Fold JobMetric Phase
         Published Quality Recovery Span configured measure""",
-    "airflow_ett.publish": "Published Registry Request Snapshot publish",
+    "airflow_ett.publish": "Published Registry Request Snapshot load publish",
     "airflow_ett.peers": "Problem Told read_ml_goodput read_resiliency",
     "airflow_ett.store": "IngestReport Store ingest_root ingest_run_dir open_store queries upgrade",
     "airflow_ett.fleet": "roll_up",
-    "airflow_ett.operators": "ModelPublishOperator TorchXTrainingOperator",
+    "airflow_ett.operators": "ModelPublishOperator TorchXTrainingOperator model_asset",
 }
 NEEDS = {
     "airflow_ett.store": "sqlalchemy",

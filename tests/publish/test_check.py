@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 from torch import nn
 
 from airflow_ett.publish import check
+from airflow_ett.publish.usercode import code_version
 
 pytestmark = pytest.mark.torch
 
@@ -19,48 +23,70 @@ def outcome(site: Any, *more: str, model: str = "ett_toy:build") -> dict[str, An
     weights, result = site.root / "weights", site.root / "result"
     network = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     save_file(network.state_dict(), weights)
-    check.main(["--weights", str(weights), "--model", model, "--result", str(result), *more])
+    flags = ["--weights", str(weights), "--model", model, "--result", str(result)]
+    check.main([*flags, "--tolerance", "0.1", *more])
     fields: dict[str, Any] = json.loads(Path(result).read_text())
     return fields
 
 
 def test_the_module_gives_the_batch(site: Any) -> None:
-    expected = {"inputs": "ett_toy:example_batch", "shapes": [[5, 1]]}
-    assert outcome(site) == {"ok": expected}
+    expected = {"inputs": "ett_toy:example_batch", "shapes": [[5, 1]], "in_memory": None}
+    assert outcome(site)["ok"]["check"] == expected
 
 
-def test_a_golden_batch_may_be_keywords(site: Any) -> None:
-    expected = {"inputs": "ett_toy:keywords", "shapes": [[2, 1]]}
-    assert outcome(site, "--golden", "ett_toy:keywords") == {"ok": expected}
+def test_a_batch_may_be_keywords(site: Any) -> None:
+    expected = {"inputs": "ett_toy:keywords", "shapes": [[2, 1]], "in_memory": None}
+    assert outcome(site, "--batch", "ett_toy:keywords")["ok"]["check"] == expected
+
+
+def test_a_batch_may_be_a_list_of_arguments(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ett_toy.example_batch", lambda: [torch.ones(6, 3)], raising=True)
+    assert outcome(site)["ok"]["check"]["shapes"] == [[6, 1]]
 
 
 def test_without_a_batch_it_only_loads_and_says_so(
     site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("ett_toy.example_batch")
-    assert outcome(site) == {"ok": {"inputs": None, "shapes": None}}
+    expected = {"inputs": None, "shapes": None, "in_memory": None}
+    assert outcome(site)["ok"]["check"] == expected
 
 
 @pytest.mark.parametrize(
-    ("model", "golden", "message"),
+    ("model", "batch", "message"),
     [
         ("ett_toy:other_build", None, "size mismatch for 2.weight"),
         ("ett_toy:missing", None, "no attribute 'missing'"),
         ("ett_nowhere:build", None, "No module named 'ett_nowhere'"),
         ("ett_toy:raising", None, "RuntimeError: no such config"),
+        ("ett_toy:example_batch", None, "returned Tensor, not a torch.nn.Module"),
         ("ett_toy:build_flat", None, "5 rows gave an output of shape ()"),
         ("ett_toy:build", "ett_toy:infinite", "some scores are NaN or infinite"),
         ("ett_toy:build", "ett_toy:raising", "no such config"),
-        ("ett_toy:build", "ett_toy:words", "expected tensors, not str"),
+        ("ett_toy:build", "ett_toy:words", "inputs: expected tensors, not str"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
-    site: Any, model: str, golden: str | None, message: str
+    site: Any, model: str, batch: str | None, message: str
 ) -> None:
-    error = outcome(site, *(("--golden", golden) if golden else ()), model=model)["error"]
+    error = outcome(site, *(("--batch", batch) if batch else ()), model=model)["error"]
     assert message in error
     assert "\n" not in error
 
 
 def test_it_scores_in_evaluation_mode(site: Any) -> None:
     assert "ok" in outcome(site, model="ett_toy:build_serving")
+
+
+def test_it_says_which_code_the_factory_is(site: Any) -> None:
+    content = (site.root / "code" / "ett_toy.py").read_bytes()
+    assert outcome(site)["ok"]["code"] == {
+        "module": "ett_toy",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "distribution": [],
+    }
+
+
+def test_the_distribution_of_installed_code_is_named() -> None:
+    told = code_version("safetensors.torch:save_file")
+    assert told["distribution"] == [f"safetensors {importlib.metadata.version('safetensors')}"]

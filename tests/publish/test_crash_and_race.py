@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from airflow_ett.checkpoints.manifest import digest_file
 from airflow_ett.publish import Request, publish
-from airflow_ett.publish.registries.folder import FolderRegistry, file_digest
 
 pytestmark = pytest.mark.torch
 
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 BEFORE_WEIGHTS = f"""
-import airflow_ett.publish.publisher as p
+import airflow_ett.publish.weights as w
 def die(*a, **k): {DIE}
-p._write_weights = die
+w.write_weights = die
 """
 BEFORE_REVEAL = f"""
 from airflow_ett.publish.registries.folder import FolderRegistry
@@ -58,7 +58,7 @@ def test_a_killed_publisher_is_completed_by_the_next(
     assert site.versions == [published.version]
     assert site.hidden_folders == []
     assert latest.read_text().strip() == published.version
-    assert file_digest(Path(published.uri, "model.safetensors")) == published.digest
+    assert digest_file(Path(published.uri, "model.safetensors")).sha256 == published.digest
 
 
 def test_of_two_publishers_one_wins_and_the_other_finds_it_done(site: Any) -> None:
@@ -89,22 +89,3 @@ FolderRegistry.reveal = wait_then_reveal
     assert results[0]["digest"] == results[1]["digest"]
     assert site.versions == [results[0]["version"]]
     assert site.hidden_folders == []
-
-
-def test_the_sweep_leaves_the_living_alone(tmp_path: Path) -> None:
-    shelf = FolderRegistry(tmp_path, "toy")
-    with shelf.staging("v1") as staged:
-        FolderRegistry(tmp_path, "toy").sweep()
-        assert staged.is_dir()
-    assert list(shelf.folder.iterdir()) == []
-
-
-def test_the_sweep_takes_what_the_dead_left(tmp_path: Path) -> None:
-    shelf = FolderRegistry(tmp_path, "toy")
-    left = shelf.folder / ".staging-v1-0000"
-    left.mkdir()
-    (left / "model.safetensors").write_bytes(b"half")
-    (shelf.folder / ".staging-v1-0000.lock").touch()
-    (shelf.folder / ".staging-v2-0000.lock").touch()
-    shelf.sweep()
-    assert list(shelf.folder.iterdir()) == []

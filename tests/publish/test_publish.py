@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import subprocess
 import sys
@@ -15,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from airflow_ett.checkpoints import open_checkpoint
+from airflow_ett.checkpoints.manifest import digest_file
 from airflow_ett.errors import ConfigurationError, PublishError
 from airflow_ett.publish import Request, publish, publisher
-from airflow_ett.publish.registries.folder import FolderRegistry, file_digest
 
 pytestmark = pytest.mark.torch
 
@@ -42,7 +41,7 @@ def test_the_command_publishes_the_model_and_nothing_else(site: Any) -> None:
     assert (folder.parent / "latest").read_text().strip() == folder.name
 
     weights = folder / "model.safetensors"
-    assert result["digest"] == file_digest(weights)
+    assert result["digest"] == digest_file(weights).sha256
     assert result["bytes"] == weights.stat().st_size
     tensors = load_file(weights)
     assert {name: tuple(t.shape) for name, t in tensors.items()} == {
@@ -61,9 +60,14 @@ def test_the_command_publishes_the_model_and_nothing_else(site: Any) -> None:
     }
     assert manifest["factory"] == "ett_toy:build"
     assert manifest["parameters"] == 21
-    assert manifest["check"] == {"inputs": "ett_toy:example_batch", "shapes": [[5, 1]]}
+    assert manifest["check"] == {
+        "inputs": "ett_toy:example_batch",
+        "shapes": [[5, 1]],
+        "in_memory": None,
+    }
 
 
+@pytest.mark.usefixtures("untried")
 def test_the_weights_are_the_trained_ones(site: Any) -> None:
     def fill(model: Any) -> None:
         model[2].bias.fill_(7.5)
@@ -73,6 +77,7 @@ def test_the_weights_are_the_trained_ones(site: Any) -> None:
     assert tensors["2.bias"].item() == 7.5
 
 
+@pytest.mark.usefixtures("untried")
 def test_the_same_checkpoint_publishes_once(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = site.arguments(site.save())
     first = publish(Request(**arguments))
@@ -83,6 +88,7 @@ def test_the_same_checkpoint_publishes_once(site: Any, monkeypatch: pytest.Monke
     assert again.begin_ns > first.end_ns
 
 
+@pytest.mark.usefixtures("untried")
 def test_latest_follows_the_newest_and_is_not_turned_back(site: Any) -> None:
     old, new = site.save(cursor=100), site.save(cursor=200)
     first = publish(Request(**site.arguments(old)))
@@ -94,14 +100,47 @@ def test_latest_follows_the_newest_and_is_not_turned_back(site: Any) -> None:
     assert site.versions == sorted([first.version, second.version])
 
 
+@pytest.mark.usefixtures("untried")
 def test_a_version_of_another_checkpoint_is_not_overwritten(site: Any) -> None:
     first = publish(Request(**site.arguments(site.save(cursor=100), version="v1")))
     other = site.save(cursor=200)
     with pytest.raises(PublishError, match=r"published from .*c000000000000100-.*another"):
         publish(Request(**site.arguments(other, version="v1")))
-    assert file_digest(Path(first.uri, "model.safetensors")) == first.digest
+    assert digest_file(Path(first.uri, "model.safetensors")).sha256 == first.digest
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"transforms": ("bfloat16",)},
+            r"with transforms \[\], not \['bfloat16'\]; choose another",
+        ),
+        (
+            {"model": "ett_toy:build_flat"},
+            "for model ett_toy:build, not ett_toy:build_flat; choose",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("untried")
+def test_a_version_that_was_made_otherwise_is_no_success(
+    site: Any, more: dict[str, Any], message: str
+) -> None:
+    arguments = site.arguments(site.save(), version="v1")
+    publish(Request(**arguments))
+    with pytest.raises(PublishError, match=message):
+        publish(Request(**{**arguments, **more}))
+
+
+@pytest.mark.usefixtures("untried")
+def test_what_is_published_needs_its_shards_no_more(site: Any) -> None:
+    checkpoint = site.save()
+    publish(Request(**site.arguments(checkpoint)))
+    (checkpoint / "__0_0.distcp").unlink()
+    assert publish(Request(**site.arguments(checkpoint))).existed
+
+
+@pytest.mark.usefixtures("untried")
 def test_a_damaged_version_is_named(site: Any) -> None:
     arguments = site.arguments(site.save())
     weights = Path(publish(Request(**arguments)).uri, "model.safetensors")
@@ -157,16 +196,6 @@ def test_a_committed_checkpoint_whose_shard_dcp_cannot_read_is_named(site: Any) 
         publish(Request(**site.arguments(checkpoint)))
 
 
-def test_a_full_disk_leaves_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: FolderRegistry, *arguments: object) -> bool:
-        raise OSError(errno.ENOSPC, "No space left on device", "manifest.json")
-
-    monkeypatch.setattr(FolderRegistry, "reveal", full)
-    with pytest.raises(PublishError, match="No space left on device"):
-        publish(Request(**site.arguments(site.save())))
-    assert list((site.registry / "toy").iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [
@@ -202,6 +231,7 @@ def test_no_torch_is_needed_to_import_it() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.usefixtures("untried")
 def test_dtypes_survive(site: Any) -> None:
     def halve(model: Any) -> None:
         model.to(torch.bfloat16)

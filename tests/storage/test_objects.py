@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.events import Event, encode
-from airflow_ett.storage import Storage, open_readable, open_storage
+from airflow_ett.storage import Storage, objects, open_readable, open_storage
 from airflow_ett.storage.objects import ObjectStorage
 
 Opened = Callable[[], Storage]
@@ -229,3 +230,39 @@ def _now() -> int:
     import time
 
     return time.time_ns()
+
+
+def test_a_file_is_swapped_only_for_what_it_was(s3: ObjectStorage, on_s3: Opened) -> None:
+    assert s3.swaps()
+    none = s3.tag("latest")
+    assert not s3.swap("latest", b"v1", none), "that is create's part"
+    assert s3.read("latest") is None
+    s3.write("latest", b"v1")
+    first = s3.tag("latest")
+    assert s3.swap("latest", b"v2", first)
+    other = on_s3()
+    assert isinstance(other, ObjectStorage)
+    assert not other.swap("latest", b"v3", first)
+    assert not other.swap("latest", b"v3", none)
+    assert s3.read("latest") == b"v2"
+    assert other.swap("latest", b"v2", first), "an answer that got lost is asked for again"
+
+
+def test_only_s3_swaps(memory: ObjectStorage) -> None:
+    assert not memory.swaps()
+
+
+def test_a_large_file_goes_and_comes_in_pieces(
+    s3: ObjectStorage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = bytes(range(256)) * 10
+    (tmp_path / "file").write_bytes(content)
+    s3.upload("v1/file", tmp_path / "file")
+    monkeypatch.setattr(objects, "_PIECE", 1000)
+    assert [len(piece) for piece in s3.pieces("v1/file")] == [1000, 1000, 560]
+    assert b"".join(s3.pieces("v1/file")) == s3.read("v1/file") == content
+    (tmp_path / "file").write_bytes(b"")
+    s3.upload("v1/file", tmp_path / "file")
+    assert list(s3.pieces("v1/file")) == []
+    with pytest.raises(FileNotFoundError):
+        list(s3.pieces("v1/none"))

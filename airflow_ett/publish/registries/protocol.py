@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from airflow_ett.checkpoints import FileDigest
+
 WEIGHTS_FILE = "model.safetensors"
 PROGRAM_FILE = "model.pt2"
 MANIFEST_FILE = "manifest.json"
+LATEST_FILE = "latest"
 
 
 class Age(NamedTuple):
@@ -31,6 +35,18 @@ class Snapshot:
     uri: str
     manifest: Mapping[str, Any]
 
+    @classmethod
+    def decode(cls, uri: str, content: bytes) -> Snapshot:
+        """Return the version whose manifest ``content`` is; raise ``ValueError`` for none."""
+        try:
+            snapshot = cls(uri, json.loads(content))
+            _ = snapshot.version, snapshot.age, snapshot.source_digest, snapshot.digest
+            if any("/" in name or name in ("", ".", "..") for name in snapshot.files):
+                raise ValueError("a file's name is a path")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is no manifest of a version: {error!r}") from error
+        return snapshot
+
     @property
     def version(self) -> str:
         """Its name in the registry."""
@@ -50,12 +66,18 @@ class Snapshot:
     @property
     def digest(self) -> str:
         """SHA-256 of the weights' file."""
-        return str(self.manifest["files"][WEIGHTS_FILE]["sha256"])
+        return self.files[WEIGHTS_FILE].sha256
+
+    @property
+    def files(self) -> Mapping[str, FileDigest]:
+        """Its files by name, with their sizes and digests; the manifest is not among them."""
+        told = self.manifest["files"].items()
+        return {name: FileDigest(int(file["bytes"]), str(file["sha256"])) for name, file in told}
 
     @property
     def bytes(self) -> int:
         """Size of all of its files together, without the manifest."""
-        return sum(int(file["bytes"]) for file in self.manifest["files"].values())
+        return sum(file.size for file in self.files.values())
 
 
 class Registry(Protocol):
