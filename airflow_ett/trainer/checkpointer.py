@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from airflow_ett import checkpoints
 from airflow_ett.checkpoints import FileDigest
@@ -13,6 +13,7 @@ from airflow_ett.errors import CheckpointError, ConfigurationError
 from airflow_ett.events import Kind
 from airflow_ett.trainer.committing import Committer
 from airflow_ett.trainer.fence import Fence
+from airflow_ett.trainer.golden import Golden
 from airflow_ett.trainer.journal import Journal
 from airflow_ett.trainer.pacing import NEVER, Pace
 from airflow_ett.trainer.phases import Phases
@@ -22,27 +23,11 @@ from airflow_ett.trainer.restoring import choose
 from airflow_ett.trainer.saveerrors import is_change, is_failure, reason
 from airflow_ett.trainer.shards import Shards
 from airflow_ett.trainer.stepclock import StepClock
-from airflow_ett.trainer.uploads import Upload
-
-if TYPE_CHECKING:
-    from airflow_ett.trainer.staging import Copy
+from airflow_ett.trainer.uploads import Untold, Upload
 
 _LATE_NS = 60_000_000_000
 _TRIES = 2
 """Of the last save: the first may have found the disk full, and made room."""
-
-
-class _Untold(NamedTuple):
-    """A save that is not in the log yet: it may still come to block the training."""
-
-    upload: Upload
-    copying: Copy | None
-    begun_ns: int
-    staged_ns: int
-    """When what was taken at once was."""
-    blocking_ns: int
-    typical: bool
-    path: Folder
 
 
 class Checkpointer:
@@ -74,6 +59,7 @@ class Checkpointer:
         *,
         background: bool = True,
         on_failed_save: Literal["warn", "raise"] = "warn",
+        golden: Any = None,
     ) -> None:
         self._place = place
         self._journal = journal
@@ -84,16 +70,18 @@ class Checkpointer:
             raise ConfigurationError("on_failed_save", f"{on_failed_save!r} is no policy")
         self._raises = on_failed_save == "raise"
         self._root = checkpoints.folder(place.context.checkpoints)
-        self._ranks = Ranks(place.world_size)
-        self._shards = Shards(self._ranks, objects, self._before_step)
+        self.ranks = Ranks(place.world_size)
+        """How the training's ranks agree."""
+        self._shards = Shards(self.ranks, objects, self._before_step)
+        self._golden = None if golden is None else Golden(objects, golden, journal)
         self._pace = Pace(every_s, place.context.failures_per_hour)
         self._safe = 0
         self._upload: Upload | None = None
-        self._untold: _Untold | None = None
+        self._untold: Untold | None = None
         self._problem: str | None = None
         self._entered = False
         self._committer: Committer | None = None
-        if self._ranks.first:
+        if self.ranks.first:
             fence = Fence(place, self._root, journal, clock.hurry)
             self._committer = Committer(place, self._root, journal, fence)
 
@@ -105,7 +93,7 @@ class Checkpointer:
     @property
     def solo(self) -> bool:
         """Whether no other rank needs to agree to a save."""
-        return not self._ranks.several
+        return not self.ranks.several
 
     def restore(self) -> int:
         """Load the checkpoint to resume from and return its cursor; 0 where the job is fresh.
@@ -116,7 +104,7 @@ class Checkpointer:
         """
         with self._phases.begin("checkpoint_restore"):
             self._enter()
-            found = self._ranks.share(choose(self._place.context) if self._ranks.first else None)
+            found = self.ranks.share(choose(self._place.context) if self.ranks.first else None)
             if isinstance(found, CheckpointError):
                 raise found
             if found is None:
@@ -164,10 +152,10 @@ class Checkpointer:
 
         Raises :class:`CheckpointError` on all of them after a failed save, where that is wanted.
         """
-        if not self._ranks.tick():
+        if not self.ranks.tick():
             return
         try:
-            decision = self._ranks.agree(
+            decision = self.ranks.agree(
                 due=self._due(),
                 stop=stop or self.superseded,
                 fail=self._raises and self._problem is not None,
@@ -181,7 +169,7 @@ class Checkpointer:
             raise self._failure(self._problem or "the first rank tells why")
         if decision.stop:
             # What the first rank could not commit the others believe to be saved.
-            if self._ranks.share(self._clock.cursor > self._saved):
+            if self.ranks.share(self._clock.cursor > self._saved):
                 self.save(wait=True)
         elif decision.save:
             self.save()
@@ -204,7 +192,8 @@ class Checkpointer:
                 span.end()
                 return
             beside = self._background and not wait
-            taken = self._shards.take(path, copy=self._background, beside=beside)
+            more = self._golden.record(first=self.ranks.first) if self._golden else {}
+            taken = self._shards.take(path, copy=self._background, beside=beside, more=more)
             staged = time.monotonic_ns()
         except BaseException as error:
             span.end()
@@ -223,7 +212,7 @@ class Checkpointer:
             self.join()
         blocking = span.end()
         self._pace.saved()
-        self._untold = _Untold(upload, taken.copying, begun, staged, blocking, not wait, path)
+        self._untold = Untold(upload, taken.copying, begun, staged, blocking, not wait, path)
         if taken.copying is None:
             self._tell_saved()
         if wait:
@@ -246,19 +235,33 @@ class Checkpointer:
 
         All ranks call it. Raises :class:`CheckpointError` when that fails.
         """
+        what = f"the training is complete, but its last state (cursor {self._clock.cursor})"
+        saved = self._save_surely(what, anchor=True)
+        if not saved and self._committer is not None and self._committer.last is not None:
+            self._committer.tell(self._committer.last, upload_ns=0, anchor=True)
+
+    def commit(self) -> str:
+        """Have the present state committed; return where its checkpoint is, on all ranks.
+
+        All ranks call it. Raises :class:`CheckpointError` on all of them when that fails.
+        """
+        self._save_surely(f"the state at cursor {self._clock.cursor}", anchor=False)
+        last = self._committer.last if self._committer else None
+        uri: str = self.ranks.share(last.uri if last else None)
+        return uri
+
+    def _save_surely(self, what: str, *, anchor: bool) -> bool:
+        """Have the present state committed; return whether it was not yet."""
         cursor = self._clock.cursor
         self.join()
+        if self._committed_cursor() == cursor:
+            return False
+        for _ in range(_TRIES):
+            if self._lost() is None and self._committed_cursor() != cursor:
+                self.save(wait=True, anchor=anchor)
         if self._committed_cursor() != cursor:
-            for _ in range(_TRIES):
-                if self._lost() is None and self._committed_cursor() != cursor:
-                    self.save(wait=True, anchor=True)
-            if self._committed_cursor() != cursor:
-                raise self._lost() or self._failure(
-                    self._problem or "see the warnings before",
-                    f"the training is complete, but its last state (cursor {cursor})",
-                )
-        elif self._committer is not None and self._committer.last is not None:
-            self._committer.tell(self._committer.last, upload_ns=0, anchor=True)
+            raise self._lost() or self._failure(self._problem or "see the warnings before", what)
+        return True
 
     def leave_last(self) -> None:
         """At the end of a training that was stopped: have its last state committed, if possible."""
@@ -270,7 +273,7 @@ class Checkpointer:
         """Free what the saves needed."""
         self._shards.close()
         if not self._busy:
-            self._ranks.close()
+            self.ranks.close()
         if self._committer is not None:
             self._committer.fence.close()
 
@@ -278,7 +281,7 @@ class Checkpointer:
         """Take the lease, once; all ranks call it. Raises :class:`CheckpointError` if refused."""
         if self._entered:
             return
-        refused = self._ranks.share(self._committer.fence.enter() if self._committer else None)
+        refused = self.ranks.share(self._committer.fence.enter() if self._committer else None)
         if refused is not None:
             raise refused
         self._entered = True
@@ -330,7 +333,7 @@ class Checkpointer:
         if untold is None:
             return
         copying, ended_ns = untold.copying, untold.staged_ns
-        if untold.typical and self._ranks.first:
+        if untold.typical and self.ranks.first:
             self._pace.learn(untold.blocking_ns)
         if untold.upload.error or (copying and copying.problem):
             return
@@ -338,6 +341,8 @@ class Checkpointer:
             ended_ns = copying.ended_ns
         data = {"checkpoint": str(untold.path), "cursor": untold.upload.cursor}
         data |= {"blocking_ns": untold.blocking_ns, "staging_ns": ended_ns - untold.begun_ns}
+        if self._golden is not None:
+            data["golden_ns"] = self._golden.took_ns
         self._journal.emit(Kind.CHECKPOINT_SAVED, data)
 
     def _give_up(self, path: Folder, error: BaseException) -> None:
@@ -378,10 +383,10 @@ class Checkpointer:
 
     def _lost(self) -> CheckpointError | None:
         lost = self._committer.fence.lost if self._committer else None
-        shared: CheckpointError | None = self._ranks.share(lost)
+        shared: CheckpointError | None = self.ranks.share(lost)
         return shared
 
     def _committed_cursor(self) -> int | None:
         last = self._committer.last if self._committer else None
-        cursor: int | None = self._ranks.share(last.cursor if last else None)
+        cursor: int | None = self.ranks.share(last.cursor if last else None)
         return cursor

@@ -7,6 +7,8 @@ lies in the environment, because child processes inherit ``ETT_JOB`` with it.
 from __future__ import annotations
 
 import os
+import weakref
+from collections.abc import Callable
 
 from airflow_ett.trainer.place import Place
 
@@ -35,3 +37,15 @@ def release() -> None:
     if os.environ.get(VARIABLE) == _held:
         del os.environ[VARIABLE]
     _held = ""
+
+
+def in_children(act: Callable[[], None]) -> None:
+    """Have ``act``, a method, called in each forked child, while its object lives."""
+    reference = weakref.WeakMethod(act)
+
+    def call() -> None:
+        method = reference()
+        if method is not None:
+            method()
+
+    os.register_at_fork(after_in_child=call)

@@ -1,14 +1,16 @@
-"""What a Session writes to: its log and the cursor file."""
+"""What a Session writes to: its log and the cursor file; and the first that it tells."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 
-from airflow_ett.events import CursorFile, LogWriter, read_cursor, trainer_writer
+from airflow_ett.events import CursorFile, Kind, LogWriter, read_cursor, trainer_writer
 from airflow_ett.trainer import rankreport
-from airflow_ett.trainer.place import Place
+from airflow_ett.trainer.journal import Journal
+from airflow_ett.trainer.place import Place, process_start_ns
 
 _log = logging.getLogger("airflow_ett.trainer")
 
@@ -44,3 +46,18 @@ def open_cursor(place: Place) -> tuple[CursorFile | None, int]:
     except OSError as error:
         _log.warning("The cursor is not kept: %s cannot be written: %s", path, error)
         return None, hwm
+
+
+def tell_start(journal: Journal, place: Place, hwm: int) -> None:
+    """Tell when and where this process began, and that its Session has; ``hwm`` is known so far."""
+    started = {
+        "role": "trainer",
+        "pid": os.getpid(),
+        "host": os.uname().nodename,
+        "node": place.node,
+        "world_size": place.world_size,
+    }
+    journal.emit(Kind.PROCESS_STARTED, started, time_ns=process_start_ns())
+    version = getattr(sys.modules.get("torch"), "__version__", None)
+    data = {"cursor_hwm": hwm, "torch": version and str(version)}
+    journal.emit(Kind.SESSION_STARTED, data)

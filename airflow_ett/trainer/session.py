@@ -5,27 +5,26 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import sys
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from airflow_ett.errors import EttError
+from airflow_ett.errors import ConfigurationError, EttError
 from airflow_ett.events import AttemptId, Kind
 from airflow_ett.trainer import claim, stacks
 from airflow_ett.trainer.caches.warm import Warm
 from airflow_ett.trainer.compiling import CompileWatcher
+from airflow_ett.trainer.conclusion import conclude
 from airflow_ett.trainer.failure import describe, is_failure, write_error_file
 from airflow_ett.trainer.graphs.autotune import Autotune
 from airflow_ett.trainer.journal import Journal
 from airflow_ett.trainer.levers import Levers
-from airflow_ett.trainer.opening import open_cursor, open_log
+from airflow_ett.trainer.opening import open_cursor, open_log, tell_start
 from airflow_ett.trainer.outside import NoCheckpointer
 from airflow_ett.trainer.pacing import interval
 from airflow_ett.trainer.phases import Phases, Span
-from airflow_ett.trainer.place import Place, process_start_ns, read_place
+from airflow_ett.trainer.place import Place, read_place
 from airflow_ett.trainer.start.batchspec import BatchSpec
 from airflow_ett.trainer.start.fastbatch import FastBatch
 from airflow_ett.trainer.start.parallel import Parts, start
@@ -35,6 +34,7 @@ from airflow_ett.trainer.termination import PREEMPTED_EXIT, Termination
 if TYPE_CHECKING:
     from airflow_ett.trainer.caches.compilecache import CompileCache
     from airflow_ett.trainer.checkpointer import Checkpointer
+    from airflow_ett.trainer.publishing import Options
     from airflow_ett.trainer.shipping import Shipper
 
 _Batch = TypeVar("_Batch")
@@ -115,18 +115,8 @@ class Session:
         self._clock.keep(*open_cursor(self._place))
         self._termination.install()
         stacks.offer()
-        _disable_in_children(self)
-        started = {
-            "role": "trainer",
-            "pid": os.getpid(),
-            "host": os.uname().nodename,
-            "node": self._place.node,
-            "world_size": self._place.world_size,
-        }
-        self._journal.emit(Kind.PROCESS_STARTED, started, time_ns=process_start_ns())
-        version = getattr(sys.modules.get("torch"), "__version__", None)
-        data = {"cursor_hwm": self._clock.hwm, "torch": version and str(version)}
-        self._journal.emit(Kind.SESSION_STARTED, data)
+        claim.in_children(self._be_child)
+        tell_start(self._journal, self._place, self._clock.hwm)
         return self
 
     def __exit__(
@@ -228,6 +218,7 @@ class Session:
         every_s: float | Literal["auto"] | None = "auto",
         background: bool = True,
         on_failed_save: Literal["warn", "raise"] = "warn",
+        golden: Any = None,
         **objects: Any,
     ) -> Checkpointer | NoCheckpointer:
         """Return what saves and restores ``objects``, each with ``state_dict``/``load_state_dict``.
@@ -239,6 +230,9 @@ class Session:
         never), and at the end of the training. It is written beside the training unless
         ``background`` is False. ``on_failed_save`` says whether the training goes on after a failed
         save or raises :class:`CheckpointError` at the next step; the last one must succeed.
+
+        ``golden`` is a batch (tensors: one, a tuple, or by keyword) that ``model`` scores at every
+        save, which waits for it: publishing compares a snapshot's scores with these.
 
         All ranks call it, at the same point. Raises :class:`ConfigurationError` for an object that
         cannot be saved.
@@ -257,11 +251,34 @@ class Session:
             interval(every_s),
             background=background and self.levers.on("background_saves"),
             on_failed_save=on_failed_save,
+            golden=golden,
         )
         if not saver.solo:
             self._clock.each_step = lambda: self._at_step(saver)
         self._saver = saver
         return saver
+
+    def publish(
+        self, *, model: str, registry: str, name: str, **more: Unpack[Options]
+    ) -> Mapping[str, Any] | None:
+        """Publish the present state from within the training, whose accelerators wait for it.
+
+        A task of its own after the training holds none. The parameters are those of
+        :class:`airflow_ett.publish.Request`. All ranks call it, at the same point. Returns what
+        ``python -m airflow_ett.publish`` tells (``version``, ``uri``, ``digest``, …), None outside
+        a launched job and where SIGTERM came first.
+
+        Raises :class:`PublishError` on all ranks when it fails, :class:`CheckpointError` when the
+        state cannot be saved, :class:`ConfigurationError` without a checkpointer.
+        """
+        if self._place is None:
+            return None
+        if self._saver is None:
+            raise ConfigurationError("publish", "needs the checkpointer, with model=")
+        from airflow_ett.trainer.publishing import publish  # elsewhere not needed
+
+        options = {"model": model, "registry": registry, "name": name, **more}
+        return publish(self._saver, self._phases, self._termination, options)
 
     def track(self, batches: Iterable[_Batch], cursor: int | None = None) -> Iterator[_Batch]:
         """Yield the batches of a loader whose first one lies at ``cursor`` (global samples).
@@ -320,25 +337,15 @@ class Session:
 
     def _conclude(self, error: BaseException | None) -> str:
         """Save what is to be saved at the end; return the outcome."""
-        saver = self._saver
         self._signalled()
-        exits = isinstance(error, SystemExit) and self._termination.received_ns is not None
-        if exits or (error is not None and is_failure(error)):
-            # Where in a step it came is not known, so the present state is not one to save.
-            if error is not None and not exits:
-                self._tell_failure(error)
-            if saver is not None:
-                saver.join(timeout=self._place.context.grace_s if self._place else None)
-            return "preempted" if exits else "error"
-        preempted = self.preempted
-        bereaved = self._termination.bereaved()
-        if saver is not None and not saver.solo and bereaved:
-            saver.join(timeout=max(0.0, bereaved.grace_s - 1.0))  # it may have had its share
-        elif saver is not None and preempted:
-            saver.leave_last()
-        elif saver is not None:
-            saver.leave_anchor()
-        return "preempted" if preempted else "success"
+        return conclude(
+            error,
+            self._saver,
+            self._termination,
+            preempted=self.preempted,
+            grace_s=self._place.context.grace_s if self._place else None,
+            tell=self._tell_failure,
+        )
 
     def _tell_failure(self, error: BaseException) -> None:
         data = describe(error)
@@ -371,6 +378,12 @@ class Session:
         self._stand_down()
         return False
 
+    def _be_child(self) -> None:
+        """A forked child (a loader's worker) must not write here, and must die of SIGTERM."""
+        self._journal.abandon()
+        self._termination.restore()
+        self._stand_down()
+
     def _stand_down(self) -> None:
         """Do as outside a launched job from here on."""
         self._place = self._saver = self._clock.each_step = None
@@ -384,17 +397,3 @@ class Session:
         attempt = place.attempt if place else AttemptId(0)
         identity = (*attempt, place.rank if place else 0, os.getpid())
         return StepClock(self._journal, identity, offset=self._offset, on_edge=self._at_edge)
-
-
-def _disable_in_children(session: Session) -> None:
-    """A forked child (a loader's worker) must not write here, and must die of SIGTERM as usual."""
-    reference = weakref.ref(session)
-
-    def disable() -> None:
-        inherited = reference()
-        if inherited is not None:
-            inherited._journal.abandon()
-            inherited._termination.restore()
-            inherited._stand_down()
-
-    os.register_at_fork(after_in_child=disable)

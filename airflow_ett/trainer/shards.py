@@ -71,8 +71,15 @@ class Shards:
         self.own = OwnState(ranks, others)
         self._names = ", ".join([*self._modules, *self._optimizers, *others])
 
-    def take(self, folder: Folder, *, copy: bool, beside: bool = False) -> Taken:
-        """Take the present state, to be written into the new ``folder``.
+    def take(
+        self,
+        folder: Folder,
+        *,
+        copy: bool,
+        beside: bool = False,
+        more: Mapping[str, bytes] | None = None,
+    ) -> Taken:
+        """Take the present state, to be written into the new ``folder`` with ``more`` files.
 
         All ranks call it, and then the ``write`` of what it returns: that may be done on another
         thread, and tells the first rank what all of them have written and synced. With ``copy`` the
@@ -91,7 +98,8 @@ class Shards:
             return *self._stager.stage(state, beside=beside), own
 
         state, copying, own = self._agreed(mine)
-        return Taken(partial(self._write, folder, state, copying, self.own.mine(own)), copying)
+        files = {**self.own.mine(own), **(more or {})}
+        return Taken(partial(self._write, folder, state, copying, files), copying)
 
     def load(self, checkpoint: Checkpoint, *, weights_only: bool = False) -> None:
         """Load a checkpoint into the objects, in place; ``weights_only`` the modules alone.

@@ -5,8 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_ett.checkpoints.layout import Folder
 from airflow_ett.trainer.saveerrors import is_failure
+
+if TYPE_CHECKING:
+    from airflow_ett.trainer.staging import Copy
 
 
 class Upload:
@@ -47,3 +52,16 @@ class Upload:
             self.error = error
         self.over = True
         self._done()
+
+
+class Untold(NamedTuple):
+    """A save that is not in the log yet: it may still come to block the training."""
+
+    upload: Upload
+    copying: Copy | None
+    begun_ns: int
+    staged_ns: int
+    """When what was taken at once was."""
+    blocking_ns: int
+    typical: bool
+    path: Folder

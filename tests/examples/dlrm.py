@@ -10,8 +10,8 @@ from typing import Any
 from airflow_ett.checkpoints import Checkpoint, newest_committed
 from airflow_ett.config import JOB_VARIABLE
 from airflow_ett.events import Event, JobContext, JobKey, Kind, RunDir, read_log
-from airflow_ett.publish.tensors import read_tensors
 from tests.forked import run_ranks
+from tests.publish.reading import model_weights
 
 SAMPLES = 3200
 SMALL = ("--tables=4", "--rows=50", "--dimension=4", "--layers=1", "--batch-size=16")
@@ -87,5 +87,4 @@ class Job:
 
     def weights(self) -> dict[str, Any]:
         """Return the model's weights as the training has left them."""
-        anchor = self.anchor()
-        return read_tensors(anchor.path, anchor.manifest.files.keys(), "model")
+        return model_weights(self.anchor())

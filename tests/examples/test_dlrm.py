@@ -11,7 +11,7 @@ import pytest
 
 from airflow_ett.config import SWITCHES
 from airflow_ett.events import Kind
-from airflow_ett.publish import publish
+from airflow_ett.publish import Request, publish
 from tests.examples.dlrm import SAMPLES, Job, train
 
 pytestmark = pytest.mark.torch
@@ -139,13 +139,14 @@ def test_both_ways_of_publishing_publish_the_same(
     assert isinstance(job.train(2, "--no-compile", *in_trainer)[0], str)
     phases = [event.data["phase"] for event in job.events(Kind.PHASE_BEGIN)]
     assert phases.count("publish") == 1
-    published = publish(
+    request = Request(
         checkpoint=job.anchor().uri,
         model="airflow_ett.examples.dlrm.model:build",
         registry=str(tmp_path / "standalone"),
         name="dlrm",
     )
-    folders = Path(published.uri), tmp_path / "in_trainer"
+    published = publish(request)
+    folders = Path(published.uri), tmp_path / "in_trainer" / "dlrm" / published.version
     one, other = (load_file(folder / "model.safetensors") for folder in folders)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -15,8 +14,8 @@ from safetensors.torch import load_file
 from airflow_ett.checkpoints import Checkpoint, newest_committed
 from airflow_ett.config import JOB_VARIABLE
 from airflow_ett.events import Event, JobContext, JobKey, Kind, RunDir, read_log
-from airflow_ett.publish import publish
-from airflow_ett.publish.tensors import read_tensors
+from airflow_ett.publish import Request, publish
+from tests.publish.reading import model_weights
 
 pytestmark = pytest.mark.torch
 
@@ -52,10 +51,6 @@ def anchor(root: Path) -> Checkpoint:
     return found
 
 
-def weights(checkpoint: Checkpoint) -> dict[str, Any]:
-    return read_tensors(checkpoint.path, checkpoint.manifest.files.keys(), "model")
-
-
 def test_a_killed_training_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
     calm, hit = tmp_path / "calm", tmp_path / "hit"
     assert train(calm, 1) == 0
@@ -77,12 +72,13 @@ def test_a_killed_training_ends_with_the_weights_of_an_undisturbed_one(tmp_path:
         ]
         assert intervals[0]["cursor_from"] == cursor
 
-    expected, found = weights(anchor(calm)), weights(anchor(hit))
+    expected, found = model_weights(anchor(calm)), model_weights(anchor(hit))
     assert sorted(found) == sorted(expected)
     assert all(bool((found[name] == expected[name]).all()) for name in expected)
     model = "airflow_ett.examples.ranker.model:build"
-    published = publish(
+    request = Request(
         checkpoint=anchor(hit).uri, model=model, registry=str(tmp_path / "models"), name="ranker"
     )
+    published = publish(request)
     served = load_file(Path(published.uri, "model.safetensors"))
     assert all(bool((served[name] == expected[name]).all()) for name in expected)

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_ett import checkpoints
 from airflow_ett.checkpoints.layout import folder
-from airflow_ett.publish.tensors import read_tensors
+from tests.publish.reading import model_weights
 from tests.s3 import new_bucket
 
 pytestmark = [
@@ -52,8 +52,7 @@ def test_two_ranks_save_resume_and_leave_an_anchor_to_publish(job: Any, tmp_path
     assert len(checkpoints.list_checkpoints(root)) <= 2
     assert (job.run_dir.checkpoints / ".lease").is_dir()
     assert {path.name[0] for path in (tmp_path / "bucket" / "job").iterdir()} == {"c"}
-    tensors = read_tensors(newest.path, newest.files.keys(), "model")
-    assert tensors["bias"].tolist() == [30.0, 30.0]
+    assert model_weights(newest)["bias"].tolist() == [30.0, 30.0]
 
 
 def test_two_ranks_train_on_a_real_s3_server(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +71,7 @@ def test_two_ranks_train_on_a_real_s3_server(job: Any, monkeypatch: pytest.Monke
     names = {path.name for path in folder(root).iterdir()}
     assert names == {".lease", *(c.path.name for c in checkpoints.list_checkpoints(root))}
     assert len(names) == 3
-    tensors = read_tensors(last.path, last.files.keys(), "model")
-    assert tensors["bias"].tolist() == 2 * [before.cursor + 10.0]
+    assert model_weights(last)["bias"].tolist() == 2 * [before.cursor + 10.0]
 
 
 def _train(job: Any, root: str, start: int) -> str:

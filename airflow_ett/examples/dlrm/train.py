@@ -14,7 +14,7 @@ from airflow_ett.examples.dlrm import model as code
 from airflow_ett.examples.dlrm.data import Clicks, Order, Part, load
 from airflow_ett.examples.dlrm.model import Sizes
 from airflow_ett.examples.dlrm.options import parse, sizes
-from airflow_ett.examples.dlrm.publishing import whole, write
+from airflow_ett.examples.dlrm.publishing import publish
 from airflow_ett.examples.dlrm.start import parts
 from airflow_ett.examples.dlrm.training import Training
 from airflow_ett.examples.ranker.faults import strike
@@ -48,10 +48,7 @@ def _train(options: argparse.Namespace) -> None:
         ett.fast_batch(training.loss, partial(clicks.batch, 0, options.batch_size))
         _loop(ett, options, training, clicks, start)
         if options.publish == "in_trainer" and not ett.preempted:
-            with ett.phase("publish"):
-                weights = whole(model, size, ranks.plan)
-                if ranks.rank == 0:
-                    write(weights, options.registry, options.publish_s)
+            publish(ett, size, options.registry, options.publish_s)
 
 
 def _clicks(

@@ -21,7 +21,7 @@ from airflow_ett.examples.arguments import positive
 from airflow_ett.examples.ranker.data import batches, load
 from airflow_ett.examples.ranker.evaluation import evaluate
 from airflow_ett.examples.ranker.faults import parse_faults, strike
-from airflow_ett.examples.ranker.model import build
+from airflow_ett.examples.ranker.model import build, example_batch
 from airflow_ett.trainer import Session
 
 _SEED = 20
@@ -43,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             model = build()
             optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
             forward = _compiled(model, ett, wanted=options.compile)
-        saver = ett.checkpointer(model=model, optimizer=optimizer, every_s=options.every_s)  # 2
+        saver = ett.checkpointer(  # 2
+            model=model, optimizer=optimizer, golden=example_batch(), every_s=options.every_s
+        )
         start = saver.restore()  # 3
         submission = ett.attempt.submission if ett.attempt else 1
         loader = batches(data, start=start, total=options.samples, size=size, seed=_SEED)
