@@ -46,7 +46,13 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "triggers": [
-            {"integration-name": "ETT", "python-modules": ["airflow_ett.triggers.training"]}
+            {
+                "integration-name": "ETT",
+                "python-modules": [
+                    "airflow_ett.triggers.training",
+                    "airflow_ett.triggers.publishing",
+                ],
+            }
         ],
         "hooks": [{"integration-name": "ETT", "python-modules": ["airflow_ett.hooks.torchx"]}],
         "extra-links": [f"airflow_ett.links.extra.{name}" for name in _LINKS],

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from airflow.sdk.exceptions import (
     AirflowRescheduleException,
@@ -34,14 +34,23 @@ from airflow_ett.operators.ending import KILL_WAIT_S
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-    from airflow_ett.launch.watcher import Watcher
+
+class Watched(Protocol):
+    """What of a job's watcher a kill needs. Its methods raise :class:`LaunchError`."""
+
+    def user_restart(self) -> None:
+        """Have the app end: its task was cleared."""
+
+    def user_cancel(self, wait_s: float) -> object:
+        """Have the app end for good; wait so long for it at most."""
+
 
 MOVED_DELAY = timedelta(seconds=60)
 """After an eviction the same try goes on so much later: by then Airflow has heard that the process
 is over. It takes a try that goes on before that for one that was killed, and fails it."""
 
 
-def stop(log: Logger, key: Mapping[str, Any], watcher: Watcher | None) -> NoReturn:
+def stop(log: Logger, key: Mapping[str, Any], watcher: Watched | None) -> NoReturn:
     """Do what the kill of a task's process asks for and raise what ends the process.
 
     ``key`` holds the fields of the job's key. Without a ``watcher`` the job has not begun, or its
@@ -77,7 +86,7 @@ def _state(log: Logger, key: Mapping[str, Any]) -> str | None:
     return "running"
 
 
-def _tell(log: Logger, watcher: Watcher, kill: Kill) -> bool:
+def _tell(log: Logger, watcher: Watched, kill: Kill) -> bool:
     """Have the training ended as a user wants; return whether the scheduler could be told.
 
     If not, or if the log is away, it is told again by whoever comes next: the task's end, or after

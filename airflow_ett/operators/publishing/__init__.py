@@ -1,0 +1,1 @@
+"""What ``ModelPublishOperator`` is made of."""
