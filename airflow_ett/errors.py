@@ -97,7 +97,10 @@ class InitError(EttError):
 
 
 class PublishError(EttError):
-    """A model could not be published. Nothing became visible in the registry."""
+    """A model could not be published. Nothing broken became visible in the registry.
+
+    Where a whole version is visible there, and only its `latest` could not be moved, it says so.
+    """
 
 
 class DemoError(EttError):

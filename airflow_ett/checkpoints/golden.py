@@ -5,7 +5,7 @@ what they are::
 
     inputs.0, inputs.1, …     the model's inputs by position, or
     inputs.<name>, …          by name
-    scores.0, … | scores.<name>, …    what it returned, in the same way
+    scores.0, … | scores.<name>, …    what it returned, in the same way; scores.0.1, … within one
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ def flatten(prefix: str, values: Any) -> dict[str, Any]:
         return {f"{prefix}.{name}": value for name, value in values.items()}
     found = list(values) if isinstance(values, (tuple, list)) else [values]
     return {f"{prefix}.{number}": value for number, value in enumerate(found)}
+
+
+def flatten_all(prefix: str, values: Any) -> dict[str, Any]:
+    """Return the same of values that may hold further ones; None is left out."""
+    found: dict[str, Any] = {}
+    for name, value in flatten(prefix, values).items():
+        if isinstance(value, (Mapping, tuple, list)):
+            found |= flatten_all(name, value)
+        elif value is not None:
+            found[name] = value
+    return found
 
 
 def gather(prefix: str, named: Mapping[str, Any]) -> tuple[Any, ...] | dict[str, Any]:

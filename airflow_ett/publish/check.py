@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from airflow_ett.publish.usercode import (
 )
 
 _EXAMPLE = "example_batch"
+_LONGEST = 4000
+"""Characters of an error: torch names every weight that is missing, also a hundred thousand."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         outcome = {"ok": check(**options)}
     except Exception as error:  # the factory's code is the user's
-        message = " ".join(str(error).split())  # torch's run over several lines
+        words = " ".join(str(error).split())  # torch's run over several lines
+        message = textwrap.shorten(words, _LONGEST, placeholder=" …")
         kind = "" if isinstance(error, EttError) else f"{type(error).__name__}: "
         outcome = {"error": kind + message}
     result.write_text(json.dumps(outcome))
@@ -77,6 +81,8 @@ def check(
     source, inputs, wanted = _batch(model, batch, golden)
     if source is not None:
         scores = _score(loaded.module, inputs)
+        if wanted is None:
+            _require_rows(scores, inputs)
         tried["inputs"] = source
         tried["shapes"] = [list(scored.shape) for scored in scores.values()]
         if wanted is not None:
@@ -107,17 +113,23 @@ def _example_of(model: str) -> str | None:
 def _score(module: Any, inputs: Any) -> dict[str, Any]:
     import torch
 
+    named_inputs(inputs)  # raises what is no batch
     args, kwargs = as_call(inputs)
-    rows = len(next(iter(named_inputs(inputs).values())))
     with torch.no_grad():
         scores = named_scores(module(*args, **kwargs))
     for name, scored in scores.items():
-        if scored.ndim == 0 or scored.shape[0] != rows:
-            shape = tuple(scored.shape)
-            raise PublishError(f"{rows} rows gave an output of shape {shape} ({name})")
         if not bool(scored.isfinite().all()):
             raise PublishError(f"some scores are NaN or infinite ({name})")
     return scores
+
+
+def _require_rows(scores: Mapping[str, Any], inputs: Any) -> None:
+    """Raise unless each output has as many rows as one of the inputs has: ids, or their offsets."""
+    rows = {len(value) for value in named_inputs(inputs).values() if value.ndim}
+    for name, scored in scores.items():
+        if not rows.intersection(scored.shape[:1]):
+            shape, told = tuple(scored.shape), " or ".join(map(str, sorted(rows)))
+            raise PublishError(f"{told} rows gave an output of shape {shape} ({name})")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def load_chunk(stream: Any, path: Folder, chunk: Chunk, dtype: Any) -> Any:
         problem = " ".join(str(error).split())  # torch's run over several lines
         what = f"the tensors cannot be read at {chunk.begin}: {problem}"
         raise PublishError(f"{path}: {what}") from error
-    return values
+    return values.resolve_conj().resolve_neg()  # they may be such views
 
 
 def _part(stream: Any, chunk: Chunk) -> Any:

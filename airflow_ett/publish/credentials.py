@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from airflow_ett.errors import ConfigurationError
 _FIELDS = ("login", "password", "token")
 _FORM = 'must be a JSON object: {"login": "…", "password": "…"} or {"token": "…"}'
 _HIDDEN = "***"
+_USERINFO = re.compile(r"//[^/\s]*@")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,12 +33,15 @@ class Credentials:
     token: str = ""
 
     def redact(self, text: str) -> str:
-        """Return a text without what is secret here, however a request would have sent it."""
+        """Return a text without what is secret here, however a request would have sent it.
+
+        A login in an address goes, too.
+        """
         basic = base64.b64encode(f"{self.login}:{self.password}".encode()).decode()
         for secret in (self.token, self.password and basic, self.password):
             if secret:
                 text = text.replace(secret, _HIDDEN)
-        return text
+        return _USERINFO.sub(f"//{_HIDDEN}@", text)
 
 
 def read_credentials() -> Credentials:
@@ -49,7 +54,7 @@ def read_credentials() -> Credentials:
         return Credentials()
     try:
         told = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
         raise ConfigurationError(
@@ -71,10 +76,12 @@ def without_credentials(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name != CREDENTIALS_VARIABLE}
 
 
-def require_no_userinfo(address: str) -> None:
-    """Raise :class:`ConfigurationError` for an address that holds a login: everybody sees it."""
-    if "@" in urlsplit(address).netloc:
+def require_no_secrets(address: str) -> None:
+    """Raise :class:`ConfigurationError` for a login or a query in an address: everybody sees it."""
+    parts = urlsplit(address)
+    if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             "registry",
-            f"credentials do not belong into the address; give them in {CREDENTIALS_VARIABLE}",
+            "credentials do not belong into the address, nor does a query; give them in "
+            f"{CREDENTIALS_VARIABLE}",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,18 +62,26 @@ def _difference(name: str, wanted: Any, found: Any, tolerance: float) -> float:
         raise PublishError(f"{name} has the shape {shapes}")
     if wanted.numel() == 0:
         return 0.0
-    ours, theirs = found.double().reshape(-1), wanted.double().reshape(-1)
+    ours, theirs = _numbers(found), _numbers(wanted)
     if not bool(theirs.isfinite().all()):
         raise PublishError(f"{name}: some scores in training were NaN or infinite")
     difference, largest = (ours - theirs).abs(), float(theirs.abs().max())
     at = int(difference.argmax())
     greatest = float(difference[at])
-    if not greatest <= tolerance * largest:  # not a number, perhaps
-        row = at // max(1, wanted.numel() // wanted.shape[0]) if wanted.ndim else 0
+    relative = greatest / largest if largest else greatest and math.inf
+    if not relative <= tolerance:  # not a number, perhaps
+        row = at * wanted.shape[0] // len(theirs) if wanted.ndim else 0
         raise PublishError(
             f"{name} differs from the trainer's by up to {greatest:.3g}, in row {row}: "
             f"{float(ours[at]):.6g} here, {float(theirs[at]):.6g} in training. "
             f"Allowed are {tolerance:g} of the largest score, {largest:.3g}. Either the factory is "
             "not the training's model, or a greater tolerance is needed"
         )
-    return greatest / largest if largest else 0.0
+    return relative
+
+
+def _numbers(values: Any) -> Any:
+    import torch
+
+    parts = torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
+    return parts.double().reshape(-1)

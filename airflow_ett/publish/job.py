@@ -31,19 +31,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     storage = open_storage(options.place)
     outcome: dict[str, Any]
     try:
-        asked = storage.read(f"request-{options.number}.json")
-        if asked is None:
-            raise PublishError(f"{options.place} holds no request {options.number}; is it shared?")
-        outcome = {"published": asdict(_publish(json.loads(asked)))}
+        request = _request(storage.read(f"request-{options.number}.json"), options.place)
+        outcome = {"published": asdict(_publish(request))}
     except EttError as error:
-        print(f"not published: {error}", file=sys.stderr)
-        outcome = {"error": str(error)}
+        told = " ".join(str(error).split())
+        print(f"not published: {told}", file=sys.stderr)
+        outcome = {"error": told}
     storage.write(f"result-{options.number}.json", json.dumps(outcome).encode())
     return 1 if "error" in outcome else 0
 
 
-def _publish(asked: dict[str, Any]) -> Published:
-    published = publish(Request(**asked | {"transforms": tuple(asked["transforms"])}))
+def _request(content: bytes | None, place: str) -> Request:
+    if content is None:
+        raise PublishError(f"{place} does not hold the request; is it shared with this node?")
+    try:
+        asked = json.loads(content)
+        return Request(**asked | {"transforms": tuple(asked["transforms"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise PublishError(
+            f"the request in {place} cannot be read: {error!r}; have the same airflow-ett on the "
+            "worker and in the app's image"
+        ) from error
+
+
+def _publish(request: Request) -> Published:
+    published = publish(request)
     print(f"{published.uri} is published, version {published.version}")
     return published
 

@@ -6,8 +6,9 @@ memory of the process but what the kernel may drop again.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import warnings
+import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,8 @@ from airflow_ett.publish.registries.protocol import MANIFEST_FILE, WEIGHTS_FILE
 from airflow_ett.publish.request import CASTS, INT8
 from airflow_ett.publish.usercode import load_object
 
-_SCALE = ".scale"
+_EXTRA = "_extra_state"
+"""Torch's name for what a module adds to its state, which is no weight: the factory's stays."""
 
 
 class Loaded(NamedTuple):
@@ -60,18 +62,21 @@ def load_weights(
     """Return the factory's model with the weights of a file, as :func:`load` does."""
     make = load_object(factory) if isinstance(factory, str) else factory
     cast = next((name for name in transforms if name in CASTS), None)
-    stored = _open(weights)
     quantised = INT8 in transforms
+    stored = _open(weights)
     try:
-        module = _built(make, on_meta=True)
-        problem = _fill(module, stored, cast, quantised=quantised)
+        with _without_weights():
+            module = _built(make)
+        problem = _fill(module, stored, cast, quantised=quantised, in_memory=False)
     except Exception as error:  # what a factory does need not work without values
         problem = f"{type(error).__name__}: {error}".splitlines()[0]
     if problem is not None:
-        module = _built(make, on_meta=False)
-        _fill(module, stored, cast, quantised=quantised)
+        module = _built(make)
+        _fill(module, stored, cast, quantised=quantised, in_memory=True)
     if quantised:
-        _quantise(module, stored)
+        from airflow_ett.publish.int8 import quantise  # torch is heavy, so only now
+
+        quantise(module, stored)
     return Loaded(module.requires_grad_(False).eval(), problem)
 
 
@@ -82,38 +87,71 @@ def _open(weights: Path) -> dict[str, Any]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
 
 
-def _built(make: Callable[[], Any], *, on_meta: bool) -> Any:
+@contextlib.contextmanager
+def _without_weights() -> Iterator[None]:
+    """Let modules that this thread makes within the block have parameters without values."""
     import torch
 
-    with torch.device("meta" if on_meta else "cpu"):
-        module = make()
+    thread = threading.get_ident()
+
+    def forget(module: Any, name: str, parameter: Any) -> Any:
+        if thread != threading.get_ident() or type(parameter) is not torch.nn.Parameter:
+            return None
+        return torch.nn.Parameter(parameter.detach().to("meta"), parameter.requires_grad)
+
+    hook = torch.nn.modules.module.register_module_parameter_registration_hook(forget)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _built(make: Callable[[], Any]) -> Any:
+    import torch
+
+    module = make()
+    module = getattr(module, "_orig_mod", module)  # compiled: its weights have other names
     if not isinstance(module, torch.nn.Module):
         raise PublishError(f"the factory returned {type(module).__name__}, not a torch.nn.Module")
     return module
 
 
 def _fill(
-    module: Any, stored: Mapping[str, Any], cast: str | None, *, quantised: bool
+    module: Any, stored: Mapping[str, Any], cast: str | None, *, quantised: bool, in_memory: bool
 ) -> str | None:
-    """Give a model its weights; return what it is left without, if anything."""
+    """Give a model its weights; return what it is left without, if anything.
+
+    ``in_memory`` copies them into the model's own, which others may hold.
+    """
     import torch
 
     own = module.state_dict()
-    state = dict(_restored(module, stored) if quantised else stored)
-    if cast is None:  # then the factory says in which types it computes
-        state = {name: _like(tensor, own.get(name)) for name, tensor in state.items()}
-    module.load_state_dict(state, strict=True, assign=True)
-    lacking = _lacking(module, {name for name, tensor in state.items() if tensor.is_meta})
+    state = dict(stored)
+    if quantised:
+        from airflow_ett.publish.int8 import restored  # torch is heavy, so only now
+
+        state = dict(restored(module, stored))
+    later = {name for name, tensor in state.items() if tensor.is_meta}
+    state = {name: tensor for name, tensor in state.items() if f"{_EXTRA}." not in name}
+    state |= {name: own[name] for name in own if name.endswith(_EXTRA) and name not in state}
+    if in_memory:
+        state |= {name: own[name] for name in later}
+    elif cast is None:  # then the factory says in which types it computes
+        state = {name: _like(value, own.get(name)) for name, value in state.items()}
+    module.load_state_dict(state, strict=True, assign=not in_memory)
+    lacking = _lacking(module, later)
     if lacking is None and cast is not None:
         dtype = getattr(torch, cast)
-        module.to(dtype)
+        module._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
         module.register_forward_pre_hook(_Inputs(dtype), with_kwargs=True)
     return lacking
 
 
 def _like(tensor: Any, own: Any) -> Any:
-    fits = own is None or own.dtype == tensor.dtype or not tensor.is_floating_point()
-    return tensor if fits else tensor.to(own.dtype)
+    import torch
+
+    real = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+    return tensor.to(own.dtype) if real and own is not None else tensor
 
 
 def _lacking(module: Any, later: Set[str]) -> str | None:
@@ -163,59 +201,3 @@ class _Inputs:
 
         real = isinstance(value, torch.Tensor) and value.is_floating_point()
         return value.to(self._dtype) if real else value
-
-
-def _restored(module: Any, stored: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the weights of an int8 file in their own type; those that stay int8 without values."""
-    import torch
-
-    linear = {f"{name}.weight" for name, _ in _linears(module)}
-    for name, tensor in stored.items():
-        if name.endswith(_SCALE) and _is_quantised(stored, name[: -len(_SCALE)]):
-            continue
-        if not _is_quantised(stored, name):
-            yield name, tensor
-        elif name in linear:
-            yield name, torch.empty(tensor.shape, device="meta")
-        else:
-            yield name, tensor.float().mul_(stored[name + _SCALE].reshape(-1, 1))
-
-
-def _is_quantised(stored: Mapping[str, Any], name: str) -> bool:
-    import torch
-
-    tensor = stored.get(name)
-    return name + _SCALE in stored and tensor is not None and tensor.dtype == torch.int8
-
-
-def _linears(module: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the layers that can compute in int8. Others derive from Linear and use its weight."""
-    import torch
-
-    for name, part in module.named_modules(remove_duplicate=False):
-        if name and type(part) is torch.nn.Linear and part.weight.dtype == torch.float32:
-            yield name, part
-
-
-def _quantise(module: Any, stored: Mapping[str, Any]) -> None:
-    for name, part in list(_linears(module)):
-        weight = f"{name}.weight"
-        if _is_quantised(stored, weight):
-            parent, _, attribute = name.rpartition(".")
-            layer = _int8_linear(part, stored[weight], stored[weight + _SCALE])
-            setattr(module.get_submodule(parent), attribute, layer)
-
-
-def _int8_linear(layer: Any, weight: Any, scale: Any) -> Any:
-    import torch
-    from torch.ao.nn.quantized import dynamic
-
-    rows = weight.shape[0]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
-        packed = torch._make_per_channel_quantized_tensor(
-            weight, scale.reshape(-1).double(), torch.zeros(rows, dtype=torch.long), 0
-        )
-        made = dynamic.Linear(layer.in_features, layer.out_features, bias_=layer.bias is not None)
-        made.set_weight_bias(packed, layer.bias)
-    return made

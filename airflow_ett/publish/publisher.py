@@ -124,8 +124,8 @@ def _require_same(snapshot: Snapshot, source: Checkpoint, request: Request) -> N
     """Raise unless a version was made from this checkpoint, for this model, in this way."""
     made = snapshot.manifest
     if snapshot.source_digest != source.digest:
-        what = f"from {made['source']['checkpoint']}, not from {source.uri}"
-    elif (transforms := list(made.get("transforms", ()))) != list(request.transforms):
+        what = f"from {made['source'].get('checkpoint')}, not from {source.uri}"
+    elif (transforms := made.get("transforms", [])) != list(request.transforms):
         what = f"with transforms {transforms}, not {list(request.transforms)}"
     elif (factory := made.get("factory")) != request.model:
         what = f"for model {factory}, not {request.model}"
@@ -149,7 +149,8 @@ def _make(
     snapshot = registry.find(version)
     if snapshot is None:
         where = f"{request.registry}, model {request.name}"
-        raise PublishError(f"{where}: version {version} was removed while it was being published")
+        problem = f"version {version} was removed while it was being published; publish it again"
+        raise PublishError(f"{where}: {problem}")
     return snapshot, existed
 
 
@@ -190,9 +191,10 @@ def _point_latest(registry: Registry, snapshot: Snapshot, *, force: bool) -> boo
     try:
         return registry.point_latest(snapshot, force=force)
     except (OSError, PublishError) as error:
+        advice = f"{_advice(error)}; " if isinstance(error, OSError) else ""
         raise PublishError(
             f"{snapshot.uri} is published and whole, but `latest` could not be moved: {error}; "
-            "publish it again"
+            f"{advice}then publish it again"
         ) from error
 
 

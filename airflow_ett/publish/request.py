@@ -15,8 +15,7 @@ INT8 = "int8"
 EXPORT = "export"
 TRANSFORMS = (*CASTS, INT8, EXPORT)
 
-_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
-_LATEST = "latest"
+_SAFE = re.compile(r"(?!latest\Z|draft-)[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,8 @@ class Request:
             check_function("golden", self.golden)
         check_transforms(self.transforms)
         check_tolerance(self.tolerance)
+        if not isinstance(self.training, Mapping):
+            raise ConfigurationError("training", f"must be an object, not {self.training!r}")
 
     @property
     def cast(self) -> str | None:
@@ -69,11 +70,11 @@ def check_name(parameter: str, text: str) -> None:
 
     It may become a folder's name, a part of an address, a word in MLflow.
     """
-    if not _SAFE.fullmatch(text) or text == _LATEST:
+    if not _SAFE.fullmatch(text):
         raise ConfigurationError(
             parameter,
             f"{text!r} must be 1 to 128 letters, digits and . _ + - and begin with one of the "
-            f"first two; {_LATEST!r} is taken",
+            "first two; `latest` and `draft-…` are taken",
         )
 
 

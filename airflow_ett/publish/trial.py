@@ -54,10 +54,12 @@ def try_snapshot(folder: Path, request: Request, source: Checkpoint) -> dict[str
         environ = without_credentials(os.environ)  # the factory is the user's code
         done = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
         status = done.returncode
-        if not result.exists():
+        try:
+            outcome: dict[str, Any] = json.loads(result.read_bytes())
+        except (FileNotFoundError, ValueError) as error:  # a half one, of a full disk
             what = f"the process that tried {request.model} ended with {status} and no result"
-            raise PublishError(what + (", for want of memory?" if status == -9 else ""))
-        outcome: dict[str, Any] = json.loads(result.read_bytes())
+            more = ", for want of memory?" if status == -9 else ""
+            raise PublishError(what + more) from error
     if "error" in outcome:
         what = f"the snapshot of {source.uri} does not work with {request.model}"
         raise PublishError(f"{what}: {outcome['error']}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_ett.checkpoints.golden import INPUTS, SCORES, flatten
+from airflow_ett.checkpoints.golden import INPUTS, SCORES, flatten, flatten_all
 from airflow_ett.errors import PublishError
 
 
@@ -31,22 +31,20 @@ def named_scores(returned: Any) -> dict[str, Any]:
 
     Raises :class:`PublishError` where it is not made of tensors.
     """
-    return _tensors(SCORES, returned)
+    return _tensors(SCORES, flatten_all(SCORES, returned))
 
 
 def named_inputs(batch: Any) -> dict[str, Any]:
     """Return a batch by the names of a golden batch's inputs; raises as above."""
-    return _tensors(INPUTS, batch)
+    return _tensors(INPUTS, flatten(INPUTS, batch))
 
 
-def _tensors(prefix: str, values: Any) -> dict[str, Any]:
+def _tensors(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    named = flatten(prefix, values)
-    strange = next((v for v in named.values() if not isinstance(v, torch.Tensor)), None)
-    if strange is not None or not named:
-        what = type(values if strange is None else strange).__name__
-        raise PublishError(f"{prefix}: expected tensors, not {what}")
+    strange = [type(v).__name__ for v in named.values() if not isinstance(v, torch.Tensor)]
+    if strange or not named:
+        raise PublishError(f"{prefix}: expected tensors, not {(strange or ['nothing'])[0]}")
     return named
 
 
@@ -61,5 +59,7 @@ def code_version(factory: str) -> dict[str, Any]:
     return {
         "module": name,
         "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None,
-        "distribution": [f"{owner} {importlib.metadata.version(owner)}" for owner in set(owners)],
+        "distribution": [
+            f"{owner} {importlib.metadata.version(owner)}" for owner in sorted(set(owners))
+        ],
     }

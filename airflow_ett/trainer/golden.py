@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_ett.checkpoints.golden import GOLDEN, INPUTS, SCORES, flatten
+from airflow_ett.checkpoints.golden import GOLDEN, INPUTS, SCORES, flatten, flatten_all
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.trainer import randomness
 from airflow_ett.trainer.journal import Journal
@@ -64,7 +64,7 @@ class Golden:
         files: dict[str, bytes] = {}
         try:
             with _undisturbed(self._model) as device:
-                scores = flatten(SCORES, self._call(device))
+                scores = flatten_all(SCORES, self._call(device))
             if first:
                 tensors = {**self._inputs, **scores}
                 files[GOLDEN] = save({name: _apart(value) for name, value in tensors.items()})
@@ -102,6 +102,11 @@ def _undisturbed(model: Any) -> Iterator[Any]:
     weights = next(model.parameters(), None)
     device = torch.device("cpu") if weights is None else weights.device
     modes = {part: part.training for part in model.modules()}
+    buffers = [
+        (part, name, value, value._version, value.clone())
+        for part in modes
+        for name, value in part.named_buffers(recurse=False)
+    ]
     random = randomness.capture()
     try:
         model.eval()
@@ -110,6 +115,10 @@ def _undisturbed(model: Any) -> Iterator[Any]:
     finally:
         for part, mode in modes.items():
             part.training = mode
+        for part, name, value, version, copy in buffers:
+            setattr(part, name, value)
+            if value._version != version:  # some count their batches in any mode
+                value.copy_(copy)
         randomness.put_back(random)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from airflow_ett.config import JOB_VARIABLE
-from airflow_ett.errors import PublishError
+from airflow_ett.errors import ConfigurationError, PublishError
 from airflow_ett.trainer.phases import Phases
 from airflow_ett.trainer.termination import Termination
 
@@ -54,21 +54,22 @@ def publish(
     """Save, and publish as the command does whose flags ``options`` are.
 
     All ranks call it. Returns what the command tells, None where SIGTERM reached the first rank
-    before the end, which ends the publisher. Raises :class:`PublishError` and
-    :class:`CheckpointError`, on all ranks.
+    before the end, which ends the publisher. Raises :class:`PublishError`,
+    :class:`CheckpointError` and :class:`ConfigurationError`, on all ranks.
     """
 
     def stop() -> bool:
         return termination.received_ns is not None
 
     ranks = saver.ranks
+    flags = list(_flags(options))
     if ranks.share(stop()):
         return None
-    options = {"checkpoint": saver.commit(), **options}
+    flags += _flags({"checkpoint": saver.commit()})
     outcome: _Outcome | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(phases.begin("publish"))
-        child = stack.enter_context(_Publisher(options, stop)) if ranks.first else None
+        child = stack.enter_context(_Publisher(flags, stop)) if ranks.first else None
         while outcome is None:
             outcome = ranks.share(child.look() if child else None)
     if outcome.problem is not None:
@@ -79,8 +80,8 @@ def publish(
 class _Publisher:
     """The process that publishes; it is ended with the block."""
 
-    def __init__(self, options: Mapping[str, Any], stop: Callable[[], bool]) -> None:
-        self._options = options
+    def __init__(self, flags: Sequence[str], stop: Callable[[], bool]) -> None:
+        self._flags = flags
         self._stop = stop
         self._process: subprocess.Popen[str] | None = None
 
@@ -105,21 +106,24 @@ class _Publisher:
                 return _Outcome()
             self._process = self._process or self._begin()
             out, err = self._process.communicate(timeout=_PULSE_S)
+            sys.stderr.write(err)
+            if self._process.returncode != 0 and self._stop():  # the signal came to both
+                return _Outcome()
+            return _outcome(self._process.returncode, out, err)
         except subprocess.TimeoutExpired:
             return None
-        except OSError as error:
-            return _Outcome(problem=f"the publisher could not be started: {error}")
-        sys.stderr.write(err)
-        return _outcome(self._process.returncode, out, err)
+        except Exception as error:  # or the other ranks would wait for this one
+            return _Outcome(problem=f"the publisher could not be run: {error!r}")
 
     def _begin(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "airflow_ett.publish", *_flags(self._options)],
+            [sys.executable, "-m", "airflow_ett.publish", *self._flags],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
         )
 
 
@@ -128,10 +132,12 @@ def _outcome(status: int, out: str, err: str) -> _Outcome:
         said = err.strip().rpartition("\n")[2].removeprefix("not published: ")
         return _Outcome(problem=said or f"the publisher ended with exit code {status}")
     # Libraries may print after the result, which is the only line that is a JSON object.
-    told = next((line for line in reversed(out.splitlines()) if line.startswith("{")), None)
-    if told is None:
-        return _Outcome(problem="the publisher ended, but told no result")
-    return _Outcome(json.loads(told))
+    for line in reversed(out.splitlines()):
+        with contextlib.suppress(ValueError):
+            told = json.loads(line)
+            if isinstance(told, dict):
+                return _Outcome(told)
+    return _Outcome(problem="the publisher ended, but told no result")
 
 
 def _flags(options: Mapping[str, Any]) -> Iterator[str]:
@@ -140,9 +146,11 @@ def _flags(options: Mapping[str, Any]) -> Iterator[str]:
         if value is True:
             yield flag
         elif isinstance(value, (list, tuple)):
-            yield f"{flag}={','.join(value)}"
+            yield f"{flag}={','.join(map(str, value))}"
+        elif isinstance(value, (str, int, float)) and value is not False:
+            yield f"{flag}={value}"
         elif value is not None and value is not False:
-            yield f"{flag}={value if isinstance(value, str) else json.dumps(value)}"
+            raise ConfigurationError(name, f"{value!r} is no text and no number")
 
 
 def _environment() -> dict[str, str]:

@@ -269,7 +269,8 @@ class Session:
         a launched job and where SIGTERM came first.
 
         Raises :class:`PublishError` on all ranks when it fails, :class:`CheckpointError` when the
-        state cannot be saved, :class:`ConfigurationError` without a checkpointer.
+        state cannot be saved, :class:`ConfigurationError` without a checkpointer and for a
+        parameter of another kind.
         """
         if self._place is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from airflow_ett.checkpoints import commit, folder_name
 from airflow_ett.events import AttemptId
+from tests.publish.kills.campaign import Publisher, forging
 
 MODULE = """
 import os, signal, torch
@@ -79,6 +80,7 @@ class Site:
     """A folder with checkpoints and a registry, and the environment to publish in."""
 
     root: Path
+    forge: Callable[[], subprocess.Popen[str]]
 
     @property
     def registry(self) -> Path:
@@ -131,18 +133,32 @@ class Site:
         """The command line; ``first`` is code to run in the process before."""
         imports = "import sys; from airflow_ett.publish.__main__ import main"
         start = f"{imports}\n{first}\nsys.exit(main())"
-        options = self.arguments(checkpoint, **more)
-        flags = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return [sys.executable, "-c", start, *flags]
+        return [sys.executable, "-c", start, *self.flags(checkpoint, **more)]
 
-    def run(self, checkpoint: Path, **more: str) -> subprocess.CompletedProcess[str]:
-        """Publish in a process of its own."""
-        command = self.command(checkpoint, **more)
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def flags(self, checkpoint: Path, **more: str) -> list[str]:
+        """The arguments of the command."""
+        options = self.arguments(checkpoint, **more)
+        return [part for name, value in options.items() for part in (f"--{name}", value)]
+
+    def run(
+        self, checkpoint: Path, *, first: str = "", **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Publish in a process of its own, which has torch already: see :mod:`.kills.forge`."""
+        flags, said = self.flags(checkpoint, **more), {n: self.root / f"said-{n}" for n in (1, 2)}
+        output = {number: str(path) for number, path in said.items()}
+        code = Publisher(self.forge(), flags, output=output, first=first).end()
+        return subprocess.CompletedProcess(flags, code, said[1].read_text(), said[2].read_text())
+
+
+@pytest.fixture(scope="session")
+def forge() -> Iterator[subprocess.Popen[str]]:
+    """A process that forks publishers."""
+    with forging() as process:
+        yield process
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Site:
     """An empty registry, and module ``ett_toy`` importable here and in child processes."""
     code = tmp_path / "code"
     code.mkdir()
@@ -151,7 +167,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
     monkeypatch.syspath_prepend(str(code))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return Site(tmp_path)
+    return Site(tmp_path, lambda: request.getfixturevalue("forge"))
 
 
 @pytest.fixture

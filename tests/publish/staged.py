@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from airflow_ett.publish.registries import Registry, Snapshot
 
@@ -32,3 +35,15 @@ def published(registry: Registry, version: str, **how: Any) -> Snapshot:
     snapshot = registry.find(version)
     assert snapshot is not None
     return snapshot
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Let a file be another user's: it can be read here."""
+    opened = os.open
+
+    def denied(path: Any, flags: int, *mode: int, **how: Any) -> int:
+        if Path(path) == file and flags & (os.O_RDWR | os.O_WRONLY):
+            raise PermissionError(f"not yours: {path}")
+        return opened(path, flags, *mode, **how)
+
+    monkeypatch.setattr(os, "open", denied)

@@ -74,6 +74,49 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "\n" not in error
 
 
+def test_an_endless_message_is_cut(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = nn.ModuleList(nn.Linear(1, 1) for _ in range(500))
+    monkeypatch.setattr("ett_toy.build", lambda: many)
+    error = outcome(site)["error"]
+    assert len(error) < 5000
+    assert error.startswith("RuntimeError: Error(s) in loading state_dict for ModuleList")
+
+
+class Bags(nn.Module):  # type: ignore[misc]  # torch is not typed here
+    """Takes ids of all rows, and where each row's begin; returns what is nested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(9, 2)
+
+    def forward(self, ids: Any, offsets: Any) -> Any:
+        """Return scores, and two more."""
+        return {"scores": self.table(ids, offsets), "more": (self.table(ids, offsets), None)}
+
+
+def test_rows_may_be_those_of_any_input_and_outputs_nested(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_file(Bags().state_dict(), site.root / "bags")
+    monkeypatch.setattr("ett_toy.build", Bags)
+    batch = (torch.arange(9), torch.tensor([0, 3, 6]))
+    monkeypatch.setattr("ett_toy.example_batch", lambda: batch)
+    told = check.check(site.root / "bags", "ett_toy:build", "", 0.1)
+    assert told["check"]["shapes"] == [[3, 2], [3, 2]]
+
+
+def test_with_the_trainers_scores_an_output_may_have_any_shape(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, golden = nn.Sequential(nn.Linear(3, 4), nn.Flatten(0)), site.root / "golden"
+    save_file(model.state_dict(), site.root / "flat")
+    monkeypatch.setattr("ett_toy.build", lambda: nn.Sequential(nn.Linear(3, 4), nn.Flatten(0)))
+    batch = torch.ones(5, 3)
+    save_file({"inputs.0": batch, "scores.0": model(batch).detach()}, golden)
+    told = check.check(site.root / "flat", "ett_toy:build", "", 0.1, golden=golden)
+    assert told["check"]["difference"] == 0
+
+
 def test_it_scores_in_evaluation_mode(site: Any) -> None:
     assert "ok" in outcome(site, model="ett_toy:build_serving")
 

@@ -36,6 +36,13 @@ def test_the_difference_is_told_relative_to_the_largest_score() -> None:
     assert compare(named(1, 2, 3, -8), named(1, 2, 3.4, -8), 0.06) == pytest.approx(0.05)
 
 
+def test_complex_scores_are_compared_as_a_whole() -> None:
+    wanted = {"scores.0": torch.tensor([4 + 1j, 1 - 1j])}
+    assert compare(wanted, wanted, 0.0) == 0.0
+    with pytest.raises(PublishError, match="in row 1: 1 here, -1 in training"):
+        compare(wanted, {"scores.0": torch.tensor([4 + 1j, 1 + 1j])}, 0.1)
+
+
 def test_it_is_said_what_differs_and_where() -> None:
     with pytest.raises(PublishError) as caught:
         compare(named(1, 2, 3, -8), named(1.1, 2, 3.5, -8), 0.06)

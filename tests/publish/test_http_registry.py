@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -169,7 +169,7 @@ def test_what_does_not_pass_is_told_in_one_line(
     assert service.versions == {}
 
 
-@pytest.mark.parametrize("body", ["<html>hello</html>", "[1]", "{}", "", '{"version": 3}'])
+@pytest.mark.parametrize("body", ["<html>hello</html>", "[1]", "", '{"version": 3}', "[" * 9999])
 @pytest.mark.parametrize(("method", "path"), [("GET", VERSIONS), ("POST", LATEST)])
 def test_garbage_is_called_so(service: Service, method: str, path: str, body: str) -> None:
     registry = opened(service)
@@ -183,6 +183,27 @@ def test_the_404_of_a_stranger_is_no_missing_version(service: Service) -> None:
     registry = HttpRegistry(f"{service.url}/elsewhere", "toy", sleep=pytest.fail)
     with pytest.raises(PublishError, match="what no registry does: status 404, text/html"):
         registry.find("v1")
+
+
+def test_what_requests_makes_of_a_location_that_is_no_address_is_told(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def follow(*_: object, **__: object) -> None:
+        urlsplit("http://[::1")
+
+    monkeypatch.setattr("requests.Session.resolve_redirects", follow)
+    service.fail("GET", VERSIONS, Fault(302, "", {"Location": "/"}))
+    with pytest.raises(PublishError, match=r"Invalid IPv6 URL; check the registry's address"):
+        opened(service).find("v1")
+
+
+def test_an_endless_answer_is_not_read_to_its_end(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_ett.publish.registries.client._LONGEST_ANSWER", 1 << 17)
+    service.fail("GET", VERSIONS, Fault(200, " " * (1 << 18)))
+    with pytest.raises(PublishError, match="more than 131072 bytes; check the registry's address"):
+        opened(service).find("v1")
 
 
 def test_another_version_than_asked_for_is_garbage(service: Service) -> None:
@@ -272,12 +293,27 @@ def test_what_a_service_echoes_is_hidden(
     assert SECRET not in caplog.text + str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["https://ann:pw@h.example/r", "https://token@h.example/r"])
+def test_a_secret_is_hidden_wherever_it_is_cut(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A detail is cut to some length, and blanks are joined: both after it is hidden."""
+    secret = "wide  " + "x" * 40
+    given = {"login": "ann", "password": secret}
+    monkeypatch.setenv("ETT_REGISTRY_CREDENTIALS", json.dumps(given))
+    for detail in (f"no rights for {secret}", f"{'.' * 280}{secret}"):
+        service.fail("GET", VERSIONS, Fault(403, json.dumps({"detail": detail})))
+        with pytest.raises(PublishError) as caught:
+            opened(service).find("v1")
+        assert "wide" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://ann:pw@h.example/r", "https://pw@h.example/r", "https://h.example/r?token=pw"]
+)
 def test_credentials_in_the_address_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="registry: credentials do not belong") as caught:
         HttpRegistry(url, "toy")
     assert "pw" not in str(caught.value)
-    assert "token@" not in str(caught.value)
 
 
 @pytest.mark.torch
@@ -286,19 +322,17 @@ def test_a_publisher_killed_before_it_registers_is_completed_by_the_next(
 ) -> None:
     monkeypatch.setenv("ETT_REGISTRY_CREDENTIALS", json.dumps({"token": SECRET}))
     (site.root / "code" / "spy.py").write_text(SPY)
-    command = site.command(site.save(), registry=service.url, model="spy:build")
-    started: list[subprocess.Popen[str]] = []
-    kill = Fault(kind="cut", act=lambda: os.kill(started[0].pid, signal.SIGKILL))
+    where = {"registry": service.url, "model": "spy:build"}
+    checkpoint, note = site.save(), site.root / "pid"
+    kill = Fault(kind="cut", act=lambda: os.kill(int(note.read_text()), signal.SIGKILL))
     service.fail("POST", VERSIONS, kill)
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-        started.append(process)
-        told = process.communicate()
-    assert process.returncode == -signal.SIGKILL, told
+    first = f"import os; open({str(note)!r}, 'w').write(str(os.getpid()))"
+    killed = site.run(checkpoint, first=first, **where)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert service.versions == {}
     uploads = service.count("PUT")
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = site.run(checkpoint, **where)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["uri"] == f"{service.url}/models/toy/versions/{result['version']}"

@@ -40,4 +40,11 @@ def test_what_went_wrong_is_its_result(tmp_path: Path) -> None:
 
 def test_a_place_that_it_does_not_share_is_said(tmp_path: Path) -> None:
     assert job.main([str(tmp_path), "7"]) == 1
-    assert "holds no request 7" in result(tmp_path)["error"]
+    assert "does not hold the request" in result(tmp_path)["error"]
+
+
+@pytest.mark.parametrize("asked", ["{}", "[]", "no JSON", json.dumps({**ASKED, "newer": 1})])
+def test_a_request_of_another_release_is_said(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "request-7.json").write_text(asked)
+    assert job.main([str(tmp_path), "7"]) == 1
+    assert "have the same airflow-ett" in result(tmp_path)["error"]

@@ -18,7 +18,7 @@ import pytest
 from airflow_ett.checkpoints import open_checkpoint
 from airflow_ett.checkpoints.layout import folder
 from airflow_ett.checkpoints.manifest import digest_file
-from tests.publish.kills.campaign import Campaign, forging
+from tests.publish.kills.campaign import Campaign
 from tests.publish.kills.reader import Reader
 from tests.s3 import new_bucket
 
@@ -78,10 +78,11 @@ def run(site: Any, place: str, kills: int, glance: Callable[[], object]) -> None
         number = len(expected) + 1
         checkpoint = site.save(cursor=100 * number, seed=number)
         expected[f"v{number}"] = weights_of(site, checkpoint)
-        told = site.arguments(checkpoint, registry=place, version=f"v{number}")
-        return [part for name, value in told.items() for part in (f"--{name}", value)]
+        flags: list[str] = site.flags(checkpoint, registry=place, version=f"v{number}")
+        return flags
 
-    with forging() as forge, Reader(folder(f"{place}/toy")) as reader:
+    forge = site.forge()
+    with Reader(folder(f"{place}/toy")) as reader:
         campaign = Campaign(reader, glance, random.Random(seed))
         campaign.let_live(forge, next_one())
         while campaign.kills < kills:

@@ -54,6 +54,12 @@ def test_other_names_are_refused(tmp_path: Path, path: str) -> None:
     refused(tmp_path, f"c{path}\n.".encode(), "cannot be read safely")
 
 
+def test_a_payload_cannot_change_what_paths_do(tmp_path: Path) -> None:
+    payload = b"cpathlib\nPosixPath\nN}X\x06\x00\x00\x00parentK\x01s\x86b."
+    refused(tmp_path, payload, "holds type instead of Metadata")
+    assert tmp_path.parent != 1
+
+
 @pytest.mark.parametrize("content", [b"", b"garbage", pickle.dumps({"a": 1}), pickle.dumps(None)])
 def test_what_is_no_metadata_is_refused(tmp_path: Path, content: bytes) -> None:
     refused(tmp_path, content, r"\.metadata: cannot be read safely")

@@ -6,7 +6,6 @@ import http.server
 import itertools
 import json
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -307,6 +306,21 @@ def test_what_a_broken_server_answers_is_told(
     assert set(answers.authorizations) == {f"Bearer {SECRET}"}
 
 
+def test_a_login_in_the_environments_address_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:s3cr3t@127.0.0.1:1")
+    with pytest.raises(PublishError, match=r"MLflow at http://\*\*\*@127\.0\.0\.1:1, ") as caught:
+        MlflowRegistry("", "toy").find("v1")
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_an_environment_that_mlflow_cannot_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "junk://ann:s3cr3t@h")
+    with pytest.raises(ConfigurationError, match="registry: MLflow cannot use") as caught:
+        MlflowRegistry("", "toy")
+    assert "s3cr3t" not in str(caught.value)
+
+
 def test_nobody_there_is_told(broken: Any) -> None:
     registry = MlflowRegistry("http://127.0.0.1:9", "toy")
     with pytest.raises(PublishError, match=r"Connection refused.*check the tracking URI"):
@@ -330,9 +344,9 @@ def test_a_login_is_in_the_environment_for_the_requests_alone(
 
 @pytest.mark.torch
 def test_the_command_publishes_into_mlflow_once(site: Any, server: str) -> None:
-    command = site.command(site.save(), registry=f"mlflow+{server}", name="ranker")
+    checkpoint = site.save()
     first, again = (
-        subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2)
+        site.run(checkpoint, registry=f"mlflow+{server}", name="ranker") for _ in range(2)
     )
     assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
     results = [json.loads(done.stdout.splitlines()[-1]) for done in (first, again)]

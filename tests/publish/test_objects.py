@@ -129,7 +129,7 @@ def test_a_damaged_version_is_named(
 
 def test_a_latest_that_names_nothing_is_replaced(registry: Registry, bucket: str) -> None:
     snapshot = published(registry, "v1")
-    for nonsense in (b"gone\n", b"../other\n", b"\xff", b""):
+    for nonsense in (b"gone\n", b"../other\n", b"\xff", b"", b"x" * 2000):
         RemotePath(f"{bucket}/toy/latest").write_bytes(nonsense)
         assert registry.point_latest(snapshot, force=False)
         assert content(bucket, "latest") == b"v1\n"

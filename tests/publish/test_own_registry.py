@@ -147,7 +147,12 @@ def test_a_relative_folder_may_have_a_colon(
 
 @pytest.mark.parametrize(
     ("place", "message"),
-    [("", "registry: is empty"), ("file://host/models", r"registry: .*names a host")],
+    [
+        ("", "registry: '' names no place"),
+        ("s3://", "registry: 's3://' names no place"),
+        ("http://[::1", "registry: is no address"),
+        ("file://host/models", r"registry: .*names a host"),
+    ],
 )
 def test_a_place_that_is_none_is_refused(place: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):

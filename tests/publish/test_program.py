@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from airflow_ett.publish import program
 from airflow_ett.publish.loading import load_weights
@@ -38,11 +40,45 @@ def test_a_program_of_a_cast_model_takes_what_the_model_takes(tmp_path: Path) ->
     assert scored(tmp_path / "model.pt2", zoo.batch()).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize(("factory", "rows"), [("Rowed", 5), ("scaled", 1)])
+@pytest.mark.parametrize(("factory", "rows"), [("Rowed", 5), ("scaled", 1), ("Extra", 1)])
 def test_a_number_of_rows_that_is_fixed_is_told(tmp_path: Path, factory: str, rows: int) -> None:
-    model = zoo.trained(getattr(zoo, factory)())
+    model = getattr(zoo, factory)().eval()
     told = export(model, zoo.values()[:rows], tmp_path / "model.pt2", 1e-4)
     assert told == {"file": "model.pt2", "rows": rows}
+
+
+def test_ids_and_where_their_rows_begin_are_free_both(tmp_path: Path) -> None:
+    model = nn.EmbeddingBag(10, 4).eval()
+    told = export(model, (torch.arange(9), torch.tensor([0, 3, 6])), tmp_path / "model.pt2", 1e-4)
+    assert told == {"file": "model.pt2", "rows": "any"}
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    other = torch.arange(7), torch.tensor([0, 3, 4, 6])
+    torch.testing.assert_close(program(*other), model(*other))
+
+
+def test_an_input_of_a_fixed_size_leaves_the_rows_free(tmp_path: Path) -> None:
+    model = zoo.Weighted().eval()
+    batch = {"value": zoo.values(), "weight": torch.ones(3)}
+    told = export(model, batch, tmp_path / "model.pt2", 1e-4)
+    assert told == {"file": "model.pt2", "rows": "any"}
+
+
+def test_scores_of_nothing_but_zeros_are_no_difference(tmp_path: Path) -> None:
+    model = nn.Linear(3, 1).eval()
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    assert "file" in export(model, zoo.values(), tmp_path / "model.pt2", 1e-4)
+
+
+def test_a_full_disk_is_no_reason_to_go_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        export(zoo.ranker().eval(), zoo.batch(), tmp_path / "model.pt2", 1e-4)
 
 
 def test_why_a_model_has_no_program_is_told(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def read(path: Path) -> dict[str, Any]:
 def test_the_command_publishes_the_model_and_nothing_else(site: Any) -> None:
     checkpoint = site.save()
     before = time.time_ns()
-    done = site.run(checkpoint)
+    command = [sys.executable, "-m", "airflow_ett.publish", *site.flags(checkpoint)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     folder = Path(result["uri"])
@@ -133,6 +134,19 @@ def test_a_version_that_was_made_otherwise_is_no_success(
 
 
 @pytest.mark.usefixtures("untried")
+def test_a_version_that_does_not_say_how_it_was_made_is_no_success(site: Any) -> None:
+    arguments = site.arguments(site.save(), version="v1")
+    manifest = Path(publish(Request(**arguments)).uri, "manifest.json")
+    told = read(manifest)
+    manifest.write_text(json.dumps({**told, "transforms": None}))
+    with pytest.raises(PublishError, match=r"with transforms None, not \[\]; choose another"):
+        publish(Request(**arguments))
+    manifest.write_text(json.dumps({**told, "source": {**told["source"], "checkpoint": None}}))
+    with pytest.raises(PublishError, match="published from None, not from"):
+        publish(Request(**{**arguments, "checkpoint": site.save(cursor=700).as_uri()}))
+
+
+@pytest.mark.usefixtures("untried")
 def test_what_is_published_needs_its_shards_no_more(site: Any) -> None:
     checkpoint = site.save()
     publish(Request(**site.arguments(checkpoint)))
@@ -206,11 +220,13 @@ def test_a_committed_checkpoint_whose_shard_dcp_cannot_read_is_named(site: Any) 
         ("name", ""),
         ("version", "a/b"),
         ("version", "latest"),
+        ("version", "draft-1"),
         ("version", ".staging-x"),
         ("checkpoint", "nowhere://bucket/c1"),
+        ("training", ["no object"]),
     ],
 )
-def test_a_wrong_parameter_is_named(site: Any, parameter: str, value: str) -> None:
+def test_a_wrong_parameter_is_named(site: Any, parameter: str, value: Any) -> None:
     arguments = {**site.arguments(site.save()), parameter: value}
     with pytest.raises(ConfigurationError) as caught:
         publish(Request(**arguments))

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_ett.errors import PublishError
 from airflow_ett.publish.registries.staging import Staging
+from tests.publish.staged import deny
 
 
 def test_the_sweep_leaves_the_living_alone(tmp_path: Path) -> None:
@@ -35,6 +36,16 @@ with Staging(Path({str(tmp_path)!r})).folder("1.0") as staged:
     assert len(list(tmp_path.iterdir())) == 4
     Staging(tmp_path).sweep()
     assert [path.name for path in tmp_path.iterdir()] == ["1.0"]
+
+
+def test_the_sweep_leaves_another_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / ".staging-v1-0000.lock"
+    lock.touch()
+    deny(monkeypatch, lock)
+    Staging(tmp_path).sweep()
+    assert lock.exists()
 
 
 def test_on_this_host_it_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,6 +76,20 @@ def test_a_function_of_the_users_comes_before_the_trainers_batch(site: Any, stag
     assert told["check"]["inputs"] == "ett_toy:keywords"
     assert "difference" not in told["check"]
     assert "program" not in told
+
+
+def test_half_a_result_of_a_full_disk_is_none(
+    site: Any, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_checkpoint(str(site.save()))
+
+    def run(command: list[str], **_: Any) -> Any:
+        Path(command[command.index("--result") + 1]).write_text('{"ok"')
+        return SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr("subprocess.run", run)
+    with pytest.raises(PublishError, match="ett_toy:build ended with 1 and no result"):
+        try_snapshot(staged, request(site, source), source)
 
 
 def test_a_process_that_dies_is_named(site: Any, staged: Path) -> None:

@@ -51,6 +51,7 @@ def test_what_torch_itself_saves_arrives_as_it_is(tmp_path: Path) -> None:
     model = {
         "turned": torch.randn(5, 4).T,
         "part": torch.randn(9, 9)[2:5, 1:4],
+        "mirrored": torch.randn(3, dtype=torch.complex64).conj(),
         "same": tied,
         "tied": tied,
         "0": {"scalar": torch.tensor(7)},
@@ -60,9 +61,9 @@ def test_what_torch_itself_saves_arrives_as_it_is(tmp_path: Path) -> None:
     }
     dcp.save({"model": model, "optimizer": {"m": torch.ones(4)}}, checkpoint_id=tmp_path / "c")
     read = model_weights(committed(tmp_path / "c"))
-    names = ["0.scalar", "cut", "list.0", "list.1", "part", "same", "tied", "turned"]
+    names = ["0.scalar", "cut", "list.0", "list.1", "mirrored", "part", "same", "tied", "turned"]
     assert sorted(read) == names
-    for name in ("turned", "part", "same", "tied", "cut"):
+    for name in ("turned", "part", "mirrored", "same", "tied", "cut"):
         assert torch.equal(read[name], model[name]), name
     assert read["list.0"].tolist() == [1.0, 1.0]
     assert read["0.scalar"].item() == 7

@@ -50,6 +50,55 @@ class Positions(nn.Module):  # type: ignore[misc]  # torch is not typed here
         return self.layer(value) + self.kept[0]
 
 
+class Remembering(nn.Module):  # type: ignore[misc]  # torch is not typed here
+    """Holds its weight once more, where no state has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.kept = [self.layer.weight]
+
+    def forward(self, value: Any) -> Any:
+        """Return the layer's answer, without its bias."""
+        return value @ self.kept[0].T
+
+
+class Extra(nn.Module):  # type: ignore[misc]  # torch is not typed here
+    """Has more in its state than tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+        self.factor = 2
+
+    def forward(self, value: Any) -> Any:
+        """Return a multiple of the layer's answer."""
+        return self.factor * self.layer(value)
+
+    def get_extra_state(self) -> dict[str, int]:
+        """Return what is no weight."""
+        return {"factor": self.factor}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """Take it."""
+        self.factor = state["factor"]
+
+
+class Turning(nn.Module):  # type: ignore[misc]  # torch is not typed here
+    """Turns its input by angles, as positions do in transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        turns = torch.polar(torch.ones(1), torch.ones(1))
+        self.register_buffer("turns", turns, persistent=False)
+
+    def forward(self, value: Any) -> Any:
+        """Return the layer's answer, turned."""
+        pair = torch.view_as_complex(self.layer(value).float()[:, None])
+        return torch.view_as_real(pair * self.turns)[:, 0]
+
+
 class Choosy(nn.Module):  # type: ignore[misc]  # torch is not typed here
     """Decides in Python by what is in the batch, which no export can follow."""
 
@@ -60,6 +109,18 @@ class Choosy(nn.Module):  # type: ignore[misc]  # torch is not typed here
     def forward(self, value: Any) -> Any:
         """Return the layer's answer, or its negative."""
         return self.layer(value) if float(value.sum()) > 0 else -self.layer(value)
+
+
+class Weighted(nn.Module):  # type: ignore[misc]  # torch is not typed here
+    """Takes weights of its three columns beside the rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, value: Any, weight: Any) -> Any:
+        """Return the layer's answer."""
+        return self.layer(value * weight)
 
 
 class Rowed(nn.Module):  # type: ignore[misc]  # torch is not typed here
@@ -100,6 +161,11 @@ def buffered() -> Positions:
 def hiding() -> Positions:
     """Return a model with a tensor that torch does not know of."""
     return Positions(plain=True)
+
+
+def remembering() -> Remembering:
+    """Return a model whose weight something else holds, too."""
+    return Remembering()
 
 
 def no_module() -> str:

@@ -68,6 +68,31 @@ def test_the_training_does_not_notice(job: Any) -> None:
     assert torch.is_grad_enabled()
 
 
+class Counting(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+    """Counts its batches, whatever its mode, in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("within", torch.zeros(()))
+        self.register_buffer("anew", torch.zeros(()), persistent=False)
+
+    def forward(self, value: Any) -> Any:
+        self.within += 1
+        self.anew = self.anew + 1
+        return value + self.within
+
+
+def test_a_model_that_changes_as_it_scores_is_put_back(job: Any) -> None:
+    model = torch.nn.Sequential(layers(), Counting())
+    training = train(job, model)
+    training.step()
+    training.save()
+    assert float(saved(training)["scores.0"].min()) > 0
+    assert [float(buffer) for buffer in model[1].buffers()] == [1, 1]
+    training.step()
+    assert [float(buffer) for buffer in model[1].buffers()] == [2, 2]
+
+
 class Drawing(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
     """Draws random numbers whatever its mode, and returns what it is given."""
 

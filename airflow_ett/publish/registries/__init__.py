@@ -48,13 +48,16 @@ def open_registry(place: str, name: str) -> Registry:
     Raises :class:`ConfigurationError` that names the parameter ``registry``, and what the registry
     raises where it cannot be used.
     """
-    if not place:
-        raise ConfigurationError("registry", "is empty: it names no place")
-    scheme, without_scheme = urlsplit(place).scheme, "://" not in place
+    try:
+        scheme, without_scheme = urlsplit(place).scheme, "://" not in place
+    except ValueError as error:
+        raise ConfigurationError("registry", f"is no address: {error}") from error
     if place == _MLFLOW or scheme.startswith("mlflow+"):
         from airflow_ett.publish.registries.mlflow import MlflowRegistry
 
         return MlflowRegistry(place.removeprefix("mlflow+").removeprefix(_MLFLOW), name)
+    if place.rstrip(":/") in ("", scheme):
+        raise ConfigurationError("registry", f"{place!r} names no place")
     if without_scheme and _FUNCTION.fullmatch(place):
         from airflow_ett.publish.registries.own import OwnRegistry
 

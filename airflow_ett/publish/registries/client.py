@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from airflow_ett.errors import ConfigurationError, PublishError
@@ -19,6 +19,15 @@ from airflow_ett.publish.credentials import Credentials
 
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response
+
+
+class Answer(NamedTuple):
+    """What a service has answered, read to its end."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
 
 TRIES = 7
 """A service that restarts within a minute is waited for."""
@@ -28,6 +37,8 @@ TIMEOUTS_S = (10.0, 60.0)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _DETAIL_LENGTH = 300
+_LONGEST_ANSWER = 16 << 20
+_PIECE = 1 << 16
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 _DENIED = frozenset({401, 403})
 
@@ -69,7 +80,7 @@ class Client:
         accept: Collection[int],
         content: bytes | Path = b"",
         headers: Mapping[str, str] | None = None,
-    ) -> Response:
+    ) -> Answer:
         """Return the answer, whose status is in ``accept``.
 
         ``content`` may be a file: it is streamed. Raises :class:`PublishError`.
@@ -79,7 +90,8 @@ class Client:
             wait *= random.uniform(0.5, 1.0)
             try:
                 answer = self._send(method, path, content, headers)
-            except self._requests.RequestException as error:
+            # A ValueError is of a Location that is no address, or of an endless answer.
+            except (self._requests.RequestException, ValueError) as error:
                 problem = f"cannot be reached: {type(error).__name__}: {error}"
                 if not self._may_pass(error):
                     self.fail(path, problem, "check the registry's address")
@@ -93,17 +105,17 @@ class Client:
                 self._sleep(wait)
         self.fail(path, f"{problem}; asked {TRIES} times", "publish again once it answers")
 
-    def object_of(self, path: str, answer: Response) -> dict[str, Any]:
+    def object_of(self, path: str, answer: Answer) -> dict[str, Any]:
         """Return the JSON object of an answer; raise :class:`PublishError` where it is none."""
         try:
             found = json.loads(answer.content)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             self.garbage(path, answer)
         return found
 
-    def garbage(self, path: str, answer: Response) -> NoReturn:
+    def garbage(self, path: str, answer: Answer) -> NoReturn:
         """Raise :class:`PublishError` for an answer that this protocol does not know."""
         kind = answer.headers.get("Content-Type", "no content type")
         problem = f"answers what no registry does: status {answer.status_code}, {kind}"
@@ -115,9 +127,9 @@ class Client:
 
     def _send(
         self, method: str, path: str, content: bytes | Path, headers: Mapping[str, str] | None
-    ) -> Response:
-        def send(data: Any) -> Response:
-            return self._session.request(
+    ) -> Answer:
+        def send(data: Any) -> Answer:
+            with self._session.request(
                 method,
                 self.base + path,
                 data=data,
@@ -125,7 +137,9 @@ class Client:
                 auth=self._sign,
                 allow_redirects=False,
                 timeout=self._timeouts_s,
-            )
+                stream=True,
+            ) as answer:
+                return Answer(answer.status_code, answer.headers, _content(answer))
 
         if isinstance(content, bytes):
             return send(content)
@@ -146,9 +160,9 @@ class Client:
         passing = (kinds.ConnectionError, kinds.Timeout, kinds.ChunkedEncodingError)
         return isinstance(error, passing) and not isinstance(error, kinds.SSLError)
 
-    def _problem(self, path: str, answer: Response) -> str:
+    def _problem(self, path: str, answer: Answer) -> str:
         """Return what an answer says that may be another one later; raise what it says for good."""
-        status, detail = answer.status_code, _detail(answer)
+        status, detail = answer.status_code, self._detail(answer)
         if status in _DENIED:
             advice = "check the login or token of the registry's connection, and its rights there"
             self.fail(path, f"refuses the credentials ({status}: {detail})", advice)
@@ -158,17 +172,29 @@ class Client:
             self.fail(path, f"answers {status}: {detail}{to}", "check the registry's address")
         return f"answers {status}: {detail}"
 
+    def _detail(self, answer: Answer) -> str:
+        try:
+            return self._credentials.redact(str(json.loads(answer.content)["detail"]))[
+                :_DETAIL_LENGTH
+            ]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return f"no details, {len(answer.content)} bytes"
+
     def _told(self, path: str, text: str) -> str:
-        return self._credentials.redact(" ".join(f"registry {self.base}{path} {text}".split()))
+        told = self._credentials.redact(f"registry {self.base}{path} {text}")
+        return " ".join(told.split())
 
 
-def _detail(answer: Response) -> str:
-    try:
-        return str(answer.json()["detail"])[:_DETAIL_LENGTH]
-    except (ValueError, KeyError, TypeError):
-        return f"no details, {len(answer.content)} bytes"
+def _content(answer: Response) -> bytes:
+    """Return an answer's body; raise ``ValueError`` for one that no registry sends."""
+    content = bytearray()
+    for piece in answer.iter_content(_PIECE):
+        content += piece
+        if len(content) > _LONGEST_ANSWER:
+            raise ValueError(f"its answer has more than {_LONGEST_ANSWER} bytes")
+    return bytes(content)
 
 
-def _retry_after(answer: Response) -> float:
+def _retry_after(answer: Answer) -> float:
     told = answer.headers.get("Retry-After", "")
     return float(told) if told.isascii() and told.isdecimal() else 0.0

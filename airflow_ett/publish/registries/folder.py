@@ -13,9 +13,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from airflow_ett.checkpoints.manifest import digest_file
+from airflow_ett.errors import ConfigurationError
 from airflow_ett.publish.registries.protocol import LATEST_FILE, MANIFEST_FILE, Snapshot
 from airflow_ett.publish.registries.staging import Staging
 from airflow_ett.publish.registries.whole import read_whole
+from airflow_ett.publish.request import check_name
 
 
 class FolderRegistry:
@@ -59,7 +61,7 @@ class FolderRegistry:
 
         Returns whether it names this version now.
         """
-        lock = os.open(self.folder / ".latest.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = self._lock()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             latest = self._latest()
@@ -68,7 +70,9 @@ class FolderRegistry:
             if latest is not None and latest.age > snapshot.age and not force:
                 return False
             fresh = self.folder / ".latest.new"
-            fresh.write_text(f"{snapshot.version}\n")
+            fresh.unlink(missing_ok=True)  # of one that died; or a link, by whoever may write here
+            with fresh.open("x") as file:
+                file.write(f"{snapshot.version}\n")
             _sync(fresh)
             fresh.replace(self.folder / LATEST_FILE)
             _sync(self.folder)
@@ -83,10 +87,22 @@ class FolderRegistry:
     def _latest(self) -> Snapshot | None:
         """Return what ``latest`` names, None where it names no published version."""
         try:
-            folder = self.folder / (self.folder / LATEST_FILE).read_text().strip()
+            version = (self.folder / LATEST_FILE).read_text().strip()
+            check_name("version", version)
+            folder = self.folder / version
             return Snapshot.decode(str(folder), (folder / MANIFEST_FILE).read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, ConfigurationError):
             return None
+
+    def _lock(self) -> int:
+        """Open the file that those lock who move ``latest``."""
+        path, flags = self.folder / ".latest.lock", os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(
+                path, flags | os.O_RDWR | os.O_CREAT, 0o644
+            )  # NFS locks what it may write
+        except PermissionError:
+            return os.open(path, flags | os.O_RDONLY)  # made by another user
 
 
 def _sync(path: Path) -> None:

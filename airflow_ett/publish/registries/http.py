@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from airflow_ett.checkpoints import FileDigest
-from airflow_ett.publish.credentials import read_credentials, require_no_userinfo
+from airflow_ett.publish.credentials import read_credentials, require_no_secrets
 from airflow_ett.publish.registries.client import TIMEOUTS_S, Client
 from airflow_ett.publish.registries.protocol import MANIFEST_FILE, Snapshot
 from airflow_ett.publish.registries.staging import Staging
@@ -46,7 +46,7 @@ class HttpRegistry:
         sleep: Callable[[float], None] = time.sleep,
         timeouts_s: tuple[float, float] = TIMEOUTS_S,
     ) -> None:
-        require_no_userinfo(url)
+        require_no_secrets(url)
         base = url.rstrip("/")
         self._client = Client(base, read_credentials(), sleep=sleep, timeouts_s=timeouts_s)
         self._model = f"/models/{name}"

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_ett.errors import ConfigurationError, PublishError
-from airflow_ett.publish.credentials import Credentials, read_credentials, require_no_userinfo
+from airflow_ett.publish.credentials import Credentials, read_credentials, require_no_secrets
 from airflow_ett.publish.registries.protocol import MANIFEST_FILE, Age, Snapshot
 from airflow_ett.publish.registries.staging import Staging
 
@@ -45,7 +45,7 @@ class MlflowRegistry:
     """
 
     def __init__(self, uri: str, name: str) -> None:
-        require_no_userinfo(uri)
+        require_no_secrets(uri)
         if uri and urlsplit(uri).scheme not in ("http", "https"):
             raise ConfigurationError("registry", "write mlflow+http://…, mlflow+https://…, mlflow:")
         if not uri and not os.environ.get(_URI_VARIABLE):
@@ -54,13 +54,18 @@ class MlflowRegistry:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         try:
             from mlflow import MlflowClient
+            from mlflow.exceptions import MlflowException
         except ImportError as error:
             raise ConfigurationError(
                 "registry", "needs the package mlflow-skinny: install `airflow-ett[mlflow]`"
             ) from error
         self._name = name
         self._credentials = read_credentials()
-        self._client = MlflowClient(uri or None)
+        try:
+            self._client = MlflowClient(uri or None)
+        except MlflowException as error:
+            problem = f"MLflow cannot use its tracking URI: {error}"
+            raise ConfigurationError("registry", self._credentials.redact(problem)) from error
         self._staging = Staging.on_this_host()
 
     def find(self, version: str) -> Snapshot | None:
@@ -201,7 +206,8 @@ class MlflowRegistry:
         except PublishError:
             raise
         except Exception as error:  # MLflow's, requests', or of the store of its artifacts
-            told = f"{type(error).__name__}: {str(error)[:_DETAIL_LENGTH]}"
+            detail = self._credentials.redact(str(error))[:_DETAIL_LENGTH]
+            told = f"{type(error).__name__}: {detail}"
             advice = (
                 "check the login or token of the registry's connection, and its rights there"
                 if _status(error) in _DENIED
@@ -214,7 +220,7 @@ class MlflowRegistry:
 
     def _failure(self, text: str) -> PublishError:
         told = f"MLflow at {self._client.tracking_uri}, model {self._name}: {text}"
-        return PublishError(self._credentials.redact(" ".join(told.split())))
+        return PublishError(" ".join(self._credentials.redact(told).split()))
 
 
 def _age(tags: Mapping[str, str]) -> Age | None:

@@ -26,6 +26,7 @@ from airflow_ett.errors import ConfigurationError, PublishError
 from airflow_ett.publish.registries.protocol import LATEST_FILE, MANIFEST_FILE, Snapshot
 from airflow_ett.publish.registries.staging import Staging
 from airflow_ett.publish.registries.whole import read_whole
+from airflow_ett.publish.request import check_name
 from airflow_ett.storage.objects import ObjectStorage
 
 _MOST_TRIES = 20
@@ -139,9 +140,10 @@ class ObjectRegistry:
     def _manifest(self, version: str) -> Snapshot | None:
         """Return what a version's manifest says, None where there is no such thing."""
         try:
+            check_name("version", version)  # ``latest`` may hold anything
             content = self._store.read(f"{version}/{MANIFEST_FILE}")
             return None if content is None else Snapshot.decode(version, content)
-        except ValueError:
+        except (ValueError, ConfigurationError):
             return None
 
     def _write_latest(self, content: bytes, is_there: bool, tag: str) -> bool:

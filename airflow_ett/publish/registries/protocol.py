@@ -43,7 +43,14 @@ class Snapshot:
             _ = snapshot.version, snapshot.age, snapshot.source_digest, snapshot.digest
             if any("/" in name or name in ("", ".", "..") for name in snapshot.files):
                 raise ValueError("a file's name is a path")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             raise ValueError(f"it is no manifest of a version: {error!r}") from error
         return snapshot
 

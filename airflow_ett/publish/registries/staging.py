@@ -53,7 +53,7 @@ class Staging:
             os.close(lock)
 
     def sweep(self) -> None:
-        """Remove the folders of publishers that died."""
+        """Remove the folders of this user's publishers that died."""
         for path in self._root.glob(f"{_PREFIX}*.lock"):
             lock = _try_lock(path)
             if lock is not None:
@@ -79,7 +79,7 @@ def _try_lock(path: Path) -> int | None:
     """Return the locked, open file; None where it is another's or was removed meanwhile."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.publish.kills.reader import Reader
@@ -40,13 +40,24 @@ class Moment(NamedTuple):
 
 
 class Publisher:
-    """One publisher at work; ``code`` is how it ended, None while it has not."""
+    """One publisher at work; ``code`` is how it ended, None while it has not.
 
-    def __init__(self, forge: subprocess.Popen[str], arguments: list[str]) -> None:
+    ``output`` names the files for what it says, by their number; ``first`` is code to run before.
+    """
+
+    def __init__(
+        self,
+        forge: subprocess.Popen[str],
+        arguments: list[str],
+        *,
+        output: Mapping[int, str] | None = None,
+        first: str = "",
+    ) -> None:
         assert forge.stdin is not None
         assert forge.stdout is not None
         self._out = forge.stdout
-        forge.stdin.write(json.dumps(arguments) + "\n")
+        asked = {"arguments": arguments, "output": output or {}, "first": first}
+        forge.stdin.write(json.dumps(asked | {"environ": dict(os.environ)}) + "\n")
         forge.stdin.flush()
         self.begun = time.monotonic()
         self.pid = int(self._out.readline())
@@ -133,7 +144,7 @@ class Campaign:
 
 @contextlib.contextmanager
 def forging() -> Iterator[subprocess.Popen[str]]:
-    """Give a process that forks publishers in the present environment."""
+    """Give a process that forks publishers."""
     command = [sys.executable, "-m", "tests.publish.kills.forge"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
