@@ -45,7 +45,7 @@ class Files:
         self._position: Position = objects["position"]
         self.own = self
 
-    def take(self, folder: Path, *, copy: bool, beside: bool) -> Taken:
+    def take(self, folder: Path, *, copy: bool, beside: bool, more: Mapping[str, bytes]) -> Taken:
         """Take the present position; what writes it is slow."""
         return Taken(partial(_write, folder, self._position.step), None)
 
