@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ import hypothesis
 import pytest
 
 from airflow_ett.events import AttemptId, JobKey, LogWriter, RunDir, trainer_writer
+from airflow_ett.trainer.caches.inductor import DIRECTORY
 
 ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = "tests/system/test_durable.py"
@@ -46,6 +48,15 @@ def _group(file: str) -> str:
     if servers and file != _LONGEST:
         return servers[0]
     return "postgres" if file.startswith("tests/store/") else file
+
+
+@pytest.fixture(autouse=True)
+def own_compile_cache() -> Iterator[None]:
+    """Torch writes the folder that it compiles in into the environment: no later process has it."""
+    former = os.environ.get(DIRECTORY)
+    yield
+    if former is None:
+        os.environ.pop(DIRECTORY, None)
 
 
 @pytest.fixture(scope="session")
