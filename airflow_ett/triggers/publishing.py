@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -42,13 +43,13 @@ class _Waiting(BaseTrigger):
         kept = ("state", "poll_interval", "deadline_ns")
         return name, {field: getattr(self, field) for field in kept} | self.fields()
 
+    @abstractmethod
     def fields(self) -> dict[str, Any]:
         """Return what a kind of trigger is rebuilt from beyond that."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look(self) -> dict[str, Any] | None:
         """Return what the event is to hold, None while there is nothing."""
-        raise NotImplementedError
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait; yield one event: what a look has found, or that it is ``late``."""
