@@ -20,6 +20,7 @@ from airflow_ett.errors import EttError, LaunchError
 from airflow_ett.events import JobKey
 from airflow_ett.hooks.following import Due, Following
 from airflow_ett.hooks.kill import Kill, airflow_state, meaning
+from airflow_ett.hooks.masking import redact
 from airflow_ett.launch.publishing import PublishApp
 from airflow_ett.launch.root import Root
 from airflow_ett.triggers import training as trainings
@@ -84,10 +85,10 @@ class AppTrigger(_Waiting):
         try:
             self._app = self._app or _app(self.key)
             return None if self._app.result() is None else {}
-        except LaunchError as error:
-            self.log.warning("%s Asking again.", error)
+        except (LaunchError, OSError) as error:
+            self.log.warning("%s Asking again.", redact(str(error)))
             return None
-        except (EttError, OSError):
+        except EttError:
             return {}
 
     async def on_kill(self) -> None:

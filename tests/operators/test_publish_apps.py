@@ -111,6 +111,21 @@ def fire(deferred: TaskDeferred) -> dict[str, Any]:
     return asyncio.run(asyncio.wait_for(first(), 60))
 
 
+def test_a_run_root_that_is_away_for_a_moment_is_asked_again(
+    tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, away = publishing.PublishApp.result, [OSError("Stale file handle")]
+
+    def result(app: publishing.PublishApp) -> Any:
+        if away:
+            raise away.pop()
+        return answer(app)
+
+    monkeypatch.setattr(publishing.PublishApp, "result", result)
+    assert execute(asked(tmp_path, checkpoint, deferrable=False))["version"] == "v1"
+    assert away == []
+
+
 @pytest.mark.parametrize("deferrable", [False, True])
 def test_it_publishes_and_leaves_nothing_behind(
     tmp_path: Path, checkpoint: Checkpoint, deferrable: bool

@@ -44,6 +44,7 @@ def first(trigger: Any) -> dict[str, Any]:
     [
         (None, {"version": "v"}),
         (LaunchError("it does not answer"), {"version": "v"}),
+        (OSError("the run root is away for a moment"), {"version": "v"}),
         (None, PublishError("weights are NaN")),
     ],
 )

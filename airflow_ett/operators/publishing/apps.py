@@ -68,7 +68,7 @@ class TaskApp:
         """
         try:
             return self._app.result()
-        except LaunchError as error:
+        except (LaunchError, OSError) as error:
             self._log.warning("%s Asking again.", redact(str(error)))
             return None
 
