@@ -152,6 +152,22 @@ def lumped(bars: Iterable[Bar], whole: Stretch, most: int) -> list[Bar]:
     return found
 
 
+def stacked(bars: Iterable[Bar], most: int) -> list[tuple[Bar, int]]:
+    """Return bars with how deep each lies, from 0, so that those of a row at once are all seen.
+
+    What finds no room above lies ``most - 1`` deep, whatever is there.
+    """
+    found = []
+    ends: dict[int, list[int]] = {}
+    for one in sorted(bars, key=lambda bar: bar.begin_ns):
+        row = ends.setdefault(one.row, [0] * most)
+        free = (depth for depth, end_ns in enumerate(row) if end_ns <= one.begin_ns)
+        depth = next(free, most - 1)
+        row[depth] = max(row[depth], one.end_ns)
+        found.append((one, depth))
+    return found
+
+
 def _joined(one: Bar, other: Bar) -> Bar:
     """Return both as one, as long as they are together."""
     return one._replace(

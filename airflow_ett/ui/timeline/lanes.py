@@ -14,11 +14,15 @@ from airflow_ett.metric.result import Lane
 from airflow_ett.ui.charts import Figure, phase_token, plain
 from airflow_ett.ui.clock import Clock
 from airflow_ett.ui.data import COMPONENT_LABELS
-from airflow_ett.ui.timeline.bars import Bar, Row, Stretch, lumped, merged
+from airflow_ett.ui.timeline.bars import Bar, Row, Stretch, lumped, merged, stacked
 from airflow_ett.ui.timeline.moments import attempt_of
 from airflow_ett.ui.timeline.phases import HATCHED, label_token
 
-_MOST_BESIDE = 500
+_MOST_BESIDE, _MOST_DEEP = 500, 6
+_BESIDE_TOP, _BESIDE_ROOM, _PITCH, _GAP = -0.315, 0.28, 0.11, 0.02
+"""In rows: where what ran beside begins, below a row's middle, its room down to the next row's
+marks, what one line of it takes there at most, and what of that stays empty."""
+
 _TO_SCALE = 0.02
 """A line too thin to be seen. With one plotly rounds a bar's edges to pixels; without any it makes
 every bar a pixel wide at least, and a job would seem to be made of its shortest phases."""
@@ -103,10 +107,13 @@ class Drawing:
 
     def beside(self, bars: Iterable[Bar], whole: Stretch) -> list[Figure]:
         """Return the trace of the background lanes."""
-        found = lumped(bars, whole, _MOST_BESIDE)
-        if not found:
+        placed = stacked(lumped(bars, whole, _MOST_BESIDE), _MOST_DEEP)
+        if not placed:
             return []
-        trace = self._bars(found, -0.36, 0.09)
+        found, depths = zip(*placed, strict=True)
+        pitch = min(_PITCH, _BESIDE_ROOM / (1 + max(depths)))
+        width = round(pitch - _GAP, 4)
+        trace = self._bars(found, [_BESIDE_TOP - width / 2 - pitch * n for n in depths], width)
         trace |= {"name": "background", "marker": {"color": "$fg-faint", "line": {"width": 0}}}
         trace["customdata"] = [[plain(one.phase), self._told(one)] for one in found]
         hover = "<b>%{customdata[0]}</b>  %{customdata[1]}<br>background, not summed"
@@ -117,7 +124,7 @@ class Drawing:
 
     def _phase(self, phase: str, bars: list[Bar]) -> Figure:
         component = self._component(phase)
-        trace = self._bars(bars, 0, 0.44)
+        trace = self._bars(bars, [0] * len(bars), 0.44)
         trace |= {"name": plain(phase), "marker": _marker(phase_token(phase, component), phase)}
         if phase not in HATCHED:
             trace |= {"text": plain(phase), "textposition": "inside", "textangle": 0}
@@ -136,12 +143,13 @@ class Drawing:
             told = [[*texts, self._moved(one)] for texts, one in zip(told, bars, strict=True)]
         return trace | {"customdata": told, "hovertemplate": f"{hover}<extra></extra>"}
 
-    def _bars(self, bars: list[Bar], offset: float, width: float) -> Figure:
+    def _bars(self, bars: Sequence[Bar], offsets: Sequence[float], width: float) -> Figure:
         """Return their places. Both ends are cut to the millisecond, so that neighbours touch."""
+        heights = [self._rows.height(one.row) for one in bars]
         return {
             "type": "bar",
             "orientation": "h",
-            "y": [round(self._rows.height(one.row) + offset, 2) for one in bars],
+            "y": [round(sum(pair), 3) for pair in zip(heights, offsets, strict=True)],
             "base": [self._clock.axis(one.begin_ns) for one in bars],
             "x": [one.end_ns // 10**6 - one.begin_ns // 10**6 for one in bars],
             "width": width,

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_ett.ui.timeline.bars import Bar, Row, _Scale, lumped, merged
+from airflow_ett.ui.timeline.bars import Bar, Row, _Scale, lumped, merged, stacked
 
 PHASES = ("a", "b", "c")
 _SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000)), max_size=150)
@@ -110,3 +110,31 @@ def test_thousands_of_details_cost_little() -> None:
     begin = time.process_time()
     assert merged([spans], (0, 20 * count), details, 100)
     assert time.process_time() - begin < 3
+
+
+_STRETCHES = st.lists(
+    st.tuples(st.integers(0, 1), st.integers(0, 50), st.integers(1, 20)), max_size=30
+)
+
+
+def test_bars_at_once_lie_below_each_other_and_fill_what_is_free() -> None:
+    def bar(name: str, begin: int, end: int, number: int = 0) -> Bar:
+        return Bar(number, name, begin, end, 1, begin, end)
+
+    bars = [bar("a", 0, 9), bar("b", 1, 3), bar("c", 3, 5), bar("d", 4, 6), bar("e", 0, 9, 1)]
+    depths = {one.phase: depth for one, depth in stacked(bars, 6)}
+    assert depths == {"a": 0, "b": 1, "c": 1, "d": 2, "e": 0}
+    assert {depth for _, depth in stacked(bars, 2)} == {0, 1}
+
+
+@given(_STRETCHES)
+def test_no_bar_hides_another_of_its_row_where_there_is_room(
+    stretches: list[tuple[int, int, int]],
+) -> None:
+    bars = [Bar(n, "x", at, at + length, 1, at, at + length) for n, at, length in stretches]
+    placed = stacked(bars, 30)
+    assert sorted(one for one, _ in placed) == sorted(bars)
+    for number, (one, depth) in enumerate(placed):
+        for other, at in placed[:number]:
+            apart = other.end_ns <= one.begin_ns or one.end_ns <= other.begin_ns
+            assert apart or (one.row, depth) != (other.row, at)

@@ -124,6 +124,18 @@ def test_what_ran_beside_is_below_its_row(story: Tell) -> None:
     assert "not summed" in beside["hovertemplate"]
 
 
+def test_what_ran_beside_at_once_lies_below_each_other(story: Tell) -> None:
+    told = story()
+    for number in range(4):
+        told.phase(f"trainer_init.{number}", 460, 466 + number, (2, 0, 0), lane=f"init-{number}")
+    beside = trace(draw(told.measure()), "background")
+    second = [y for y in beside["y"] if y < 0]
+    assert len(set(second)) == 4
+    # Below the row's bar, above what the next row would have on top.
+    assert max(second) + beside["width"] / 2 <= -0.22
+    assert min(second) - beside["width"] / 2 >= -0.6
+
+
 def test_a_failure_has_its_cause_and_its_evidence(story: Tell) -> None:
     failure = trace(draw(story(evidence="it " * 60).measure()), "failure")
     assert [at(x) for x in failure["x"]] == [420]
