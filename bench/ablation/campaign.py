@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,8 +34,8 @@ class Due:
 class Campaign:
     """``rows`` with one workload, each ``repetitions`` times; runs that are kept are not repeated.
 
-    The repetitions go through all rows in turn, so that what else changes on the machine meets
-    all of them alike.
+    The repetitions go through all rows in turn, forth and back, so that a machine that becomes
+    slower, or faster, meets all of them alike.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class Campaign:
         return {name: runs for name, runs in found.items() if runs}
 
     def due(self, rows: Sequence[Row]) -> Iterator[Due]:
-        """Yield what is to be made of these rows, in order."""
+        """Yield what is to be made of these rows, in order: every other time from the last one."""
         for repetition in range(1, self._repetitions + 1):
-            for row in rows:
+            for row in rows if repetition % 2 else reversed(rows):
                 if all(run.repetition != repetition for run in self._runs(row)):
                     yield Due(self.workload, row, repetition)
 
@@ -115,6 +115,9 @@ class Campaign:
             retry_delay_s=None if "immediate_retry" in row.levers else workload.retry_delay_s,
             gpus=self._gpus,
         )
+        if "earlier_job" in row.levers:
+            arguments = workload.earlier(row, every_s)
+            replace(training, arguments=arguments, run_id="earlier").run()
         result, checkpoint = training.run()
         check(result, workload, due.repetition)
         standalone_s = None

@@ -34,7 +34,8 @@ class Training:
     """``retry_delay_s`` lies between a failure and the next try; None: relaunched within the try.
 
     ``folder`` is this training's alone: its log, its checkpoints, its caches. Its path is short:
-    the loader's processes meet at sockets below it, whose paths may have 107 characters.
+    the loader's processes meet at sockets below it, whose paths may have 107 characters. Other
+    runs of the DAG may train there before, and leave it their caches.
     """
 
     folder: Path
@@ -42,6 +43,7 @@ class Training:
     arguments: Sequence[str]
     retry_delay_s: float | None
     gpus: int = 0
+    run_id: str = "run"
 
     def run(self) -> tuple[Mapping[str, Any], str | None]:
         """Return the job's numbers as ``report --json`` has them, and its last checkpoint.
@@ -50,7 +52,7 @@ class Training:
         """
         with _environment(self.folder):
             outcome = self._tries()
-            run_dir = next(self.folder.glob("runs/**/launcher")).parent
+            run_dir = self.folder / "runs" / self._key.path
             (job,) = Jobs([str(run_dir)], COMPONENTS).measure()
         return job.as_dict(), outcome.checkpoint
 
@@ -63,8 +65,8 @@ class Training:
         raise RuntimeError(f"not trained in {TRIES} tries: {outcome.message}")
 
     def _try(self, number: int) -> Outcome:
-        root, key = Root(str(self.folder / "runs")), JobKey("bench", "ett", "run", "train")
-        job = open_job(root, key, checkpoint_root="", try_number=number, max_tries=TRIES)
+        root = Root(str(self.folder / "runs"))
+        job = open_job(root, self._key, checkpoint_root="", try_number=number, max_tries=TRIES)
         claim = job.log.claim(try_number=number, max_tries=TRIES, mode="task")
         watcher = Watcher(job, claim, self._request(), Gateway(), poll_interval_s=POLL_S)
         watcher.begin()
@@ -78,6 +80,10 @@ class Training:
             watcher.user_cancel(wait_s=60.0)
             raise
         return outcome
+
+    @property
+    def _key(self) -> JobKey:
+        return JobKey("bench", "ett", self.run_id, "train")
 
     def _request(self) -> Request:
         script = ["--script", str(HOST), "--gpu", str(self.gpus), "--"]
@@ -100,7 +106,7 @@ def _environment(folder: Path) -> Iterator[None]:
         if name.startswith(_CLEARED):
             del os.environ[name]
     os.environ["AIRFLOW_HOME"] = str(folder)
-    (folder / "hosts").mkdir()
+    (folder / "hosts").mkdir(exist_ok=True)
     try:
         yield
     finally:

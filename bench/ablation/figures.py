@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any, NamedTuple
 
+from ablation.pace import at_pace
+
 _NS = 1_000_000_000
 _COMPILE = ("compile", "compile_cache_load")
 
@@ -21,8 +23,10 @@ class Figures(NamedTuple):
     blocking: float
     repeated: float
     shutdown: float
+    train: float
     wall: float
     ett: float
+    paced: float
 
 
 COLUMNS = (
@@ -33,16 +37,19 @@ COLUMNS = (
     "blocking s",
     "repeated s",
     "shutdown s",
+    "train s",
     "wall s",
     "ETT%",
+    "at one pace",
 )
 
 
-def figures(result: Mapping[str, Any]) -> Figures:
+def figures(result: Mapping[str, Any], effective_ns: int) -> Figures:
     """Return a run's figures; TTR and the compilation of restarts are means over them.
 
     Compiling is what the training waited for, the loading of a cache included. Blocking is all that
     saves kept the training waiting, the last one included; repeated is what was trained twice.
+    ``paced`` is ETT% if training on new data had taken ``effective_ns``.
     """
     phases = result["phases_ns"]
     first, *restarts = [
@@ -57,8 +64,10 @@ def figures(result: Mapping[str, Any]) -> Figures:
         blocking=phases.get("checkpoint_save", 0) / _NS,
         repeated=phases.get("replay", 0) / _NS,
         shutdown=result["levels_ns"]["shutdown"] / _NS,
+        train=result["effective_ns"] / _NS,
         wall=result["wall_ns"] / _NS,
         ett=result["ett_pct"],
+        paced=at_pace(result, effective_ns)["ett_pct"],
     )
 
 
@@ -83,9 +92,9 @@ class Spread:
         return middle if low == high else f"{middle} ({low}–{high})"
 
 
-def spreads(results: Sequence[Mapping[str, Any]]) -> dict[str, Spread]:
+def spreads(results: Sequence[Mapping[str, Any]], effective_ns: int) -> dict[str, Spread]:
     """Return each figure over the runs of a row, by the names of :class:`Figures`."""
-    columns = zip(*map(figures, results), strict=True)
+    columns = zip(*(figures(result, effective_ns) for result in results), strict=True)
     return {name: Spread(values) for name, values in zip(Figures._fields, columns, strict=True)}
 
 

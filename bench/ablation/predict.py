@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import mean
 from typing import Any
 
 from airflow_ett.metric.plans.advice import LEAST_POINTS
@@ -19,6 +20,10 @@ Result = Mapping[str, Any]
 _NS = 1_000_000_000
 _SAVES = 20.0
 """A tuned interval is at least so many times the blocking, as where a trainer finds its own."""
+_STARTS = (
+    *("trainer_init", "preproc_creation", "init_plugins", "train_module_creation"),
+    *("first_batch", "compile", "compile_cache_load"),
+)
 _COPY = Fraction(1, 4)
 """What of a save is expected to block when the rest is written beside the training."""
 
@@ -83,6 +88,8 @@ def predict(
         found = propose(jobs) if propose else None
         if lever == "tuned_interval":
             found = _interval(jobs, every_s, to_background="background_saves" in levers)
+        elif lever == "earlier_job":
+            found = _earlier_job(jobs)
         if found and abs(jobs.points(saving(jobs, found).weighed.total())) >= LEAST_POINTS:
             proposals[lever] = found
     return Prediction(
@@ -121,6 +128,26 @@ def _interval(jobs: Jobs, every_s: float, *, to_background: bool) -> Proposal:
         }
 
     return Proposal("Save as often as wastes least", tuple(gains), cuts, lambda *_: "")
+
+
+def _earlier_job(jobs: Jobs) -> Proposal | None:
+    """Return what is saved where first attempts start as later ones do: they find as much.
+
+    The metric has no such advice: it asks what attempts find of earlier ones that there were.
+    """
+    firsts = {min(piece.name for piece in jobs.pieces if piece.job is job) for job in jobs.results}
+    later = [piece for piece in jobs.pieces if piece.name not in firsts]
+    if not later:
+        return None
+    typical = {phase: round(mean(p.phases.get(phase, 0) for p in later)) for phase in _STARTS}
+
+    def cuts(piece: Piece) -> Mapping[str, int]:
+        if piece.name not in firsts:
+            return {}
+        changes = {phase: piece.phases.get(phase, 0) - typical[phase] for phase in _STARTS}
+        return {phase: ns for phase, ns in changes.items() if ns}
+
+    return Proposal("Find what an earlier job kept", _STARTS, cuts, lambda *_: "")
 
 
 def _observed(results: Sequence[Result], *, to_background: bool) -> Observed:

@@ -15,8 +15,12 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tuned interval", ("tuned_interval",)),
     ("immediate retry", ("immediate_retry",)),
     ("standalone publish", ("standalone_publish",)),
+    ("earlier job of the DAG", ("earlier_job",)),
 )
-"""What is added from row to row, in the order of the paper's sections, and the levers in it."""
+"""What is added from row to row, in the order of the paper's sections, and the levers in it.
+
+``earlier_job`` is none that is pulled: another job of the DAG has run before, as on all days but
+the first, and what it kept is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,9 @@ def _cumulative() -> tuple[Row, ...]:
 
 
 FULL = _cumulative()
-"""Each row pulls one more lever than the one before it; the last one pulls all."""
+"""Each row pulls one more lever than the one before it; the last one is no DAG's first job."""
 
-BASELINE, ALL = FULL[0], FULL[-1]
+BASELINE, ALL = FULL[0], FULL[-2]
 
 QUICK = (BASELINE, Row("+ compile cache, fast batch", FULL[2].levers), Row("all", ALL.levers))
 """Three of them, for a quarter of an hour."""

@@ -49,8 +49,7 @@ def why(before: Sequence[Result], after: Sequence[Result], shares: Mapping[str, 
         f"{_saves(before)} in the baseline, {_saves(after)} with all levers. What a failure loses "
         "between two of them counts as recovery.",
         f"The start has {shares['start']:.0f}% (paper: {PAPER['start']}%): {_largest(start)}. "
-        "Every run begins with empty caches, so its first attempt compiles cold in all rows, and "
-        "what remains is a larger part of a shorter run.",
+        "What remains of it is a larger part of a shorter run.",
         f"The rest of the loop, which the paper does not count, has {shares['steady']:.0f}%.",
     ]
     return " ".join(sentences)

@@ -16,6 +16,7 @@ from ablation.campaign import Campaign
 from ablation.equal import checks
 from ablation.figures import COLUMNS, Figures, Spread, spreads
 from ablation.kept import Run
+from ablation.pace import at_pace, trained_ns
 from ablation.predict import Prediction, predict
 from ablation.split import PAPER, saved, split, why
 
@@ -40,16 +41,21 @@ def tell_ablation(campaign: Campaign, *, full: bool) -> Told:
     Targets are for when all rows have run.
     """
     runs = campaign.runs()
-    figures = {row: spreads(_results(several)) for row, several in runs.items()}
+    first, *_, last = runs
+    effective_ns = trained_ns(_results(runs[first]))
+    figures = {row: spreads(_results(several), effective_ns) for row, several in runs.items()}
     _tell_figures(figures, runs)
     same = checks(runs)
     _tell_checks(same)
-    first, *_, last = runs
-    shares = split(_results(runs[first]), _results(runs[last]))
-    reason = why(_results(runs[first]), _results(runs[last]), shares)
-    seconds = saved(_results(runs[first]), _results(runs[last]))
+    paced = {
+        row: [at_pace(result, effective_ns) for result in _results(several)]
+        for row, several in runs.items()
+    }
+    shares = split(paced[first], paced[last])
+    reason = why(paced[first], paced[last], shares)
+    seconds = saved(paced[first], paced[last])
     _tell_split(shares, seconds, reason)
-    predictions = _predictions(campaign, runs)
+    predictions = _predictions(campaign, paced)
     _tell_predictions(predictions)
     content = {
         "rows": {
@@ -73,13 +79,17 @@ def tell_ablation(campaign: Campaign, *, full: bool) -> Told:
 
 
 def tell_sweep(campaigns: Sequence[tuple[str, str, Campaign]]) -> list[dict[str, Any]]:
-    """Print table 2, of the campaigns of which all rows have run; return it as JSON-able data."""
+    """Print table 2, of the campaigns of which all rows have run; return it as JSON-able data.
+
+    ETT% is at the pace of each baseline.
+    """
     rows, table = [], []
     for name, value, campaign in campaigns:
         if len(runs := campaign.runs()) < len(campaign.rows):
             continue
-        before, after = (spreads(_results(several)) for several in runs.values())
-        ett = before["ett"].median, after["ett"].median
+        one, other = (_results(several) for several in runs.values())
+        before, after = (spreads(several, trained_ns(one)) for several in (one, other))
+        ett = before["paced"].median, after["paced"].median
         wall = before["wall"].median, after["wall"].median
         table.append({"input": name, "value": value, "ett_pct": ett, "wall_s": wall})
         change = f"{ett[1] - ett[0]:+.1f}"
@@ -135,14 +145,16 @@ def _tell_split(shares: Mapping[str, float], seconds: Mapping[str, float], reaso
     print(textwrap.fill(reason, _WIDTH))
 
 
-def _predictions(campaign: Campaign, runs: Mapping[str, Sequence[Run]]) -> list[Prediction]:
-    rows = [row for row in campaign.rows if row.name in runs]
+def _predictions(
+    campaign: Campaign, paced: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[Prediction]:
+    rows = [row for row in campaign.rows if row.name in paced]
     return [
         predict(
-            (before.name, _results(runs[before.name])),
-            (after.name, _results(runs[after.name])),
+            (before.name, paced[before.name]),
+            (after.name, paced[after.name]),
             after.beyond(before),
-            runs[after.name][0].every_s,
+            campaign.every_s(after),
         )
         for before, after in pairwise(rows)
     ]
@@ -167,7 +179,7 @@ def _targets(
 ) -> list[Target]:
     first, second, *_ = (_medians(columns) for columns in figures.values())
     last = _medians(list(figures.values())[-1])
-    gain = last.ett - first.ett
+    gain = last.paced - first.paced
     shorter = first.compile_restart / second.compile_restart if second.compile_restart else 0.0
     sooner = first.tts - last.tts
     falls = (first.ttr - last.ttr) / sooner if sooner >= _LEAST_FALL_S else 0.0

@@ -23,6 +23,7 @@ _SWITCHES = (
     "warm_recovery",
     "background_saves",
 )
+_EARLIER_BATCHES = 100
 _AWAY = 0.08
 """How far from a third and two thirds of the samples a failure lies at most."""
 
@@ -85,6 +86,15 @@ class Workload:
             *(f"--{name}={value}" for name, value in values.items()),
             *(f"--{'' if on else 'no-'}{name.replace('_', '-')}" for name, on in switches.items()),
         ]
+
+    def earlier(self, row: Row, every_s: float) -> list[str]:
+        """Return the arguments of a job that the DAG has had before: a short one, without failures.
+
+        What it keeps does not depend on its length.
+        """
+        short = replace(self, samples=_EARLIER_BATCHES * self.batch_size)
+        arguments = short.arguments(row, 0, every_s)
+        return [one for one in arguments if not one.startswith("--inject=")]
 
     def digest(self) -> str:
         """Return eight digits that change with any input."""

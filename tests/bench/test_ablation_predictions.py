@@ -40,6 +40,16 @@ def test_several_levers_are_expected_together() -> None:
     assert found.silent == ("lean_communication",)
 
 
+def test_an_earlier_job_is_worth_what_a_restart_finds() -> None:
+    warm = made("next", *lives((3, 3), first_batch_s=5, retry_s=10, publish_s=20)).result
+    found = predict(("cached", [CACHED]), ("next", [warm]), ("earlier_job",), 10.0)
+    assert found.predicted == pytest.approx(found.realised)
+    assert found.realised > 0
+    assert found.silent == ()
+    once = dict(CACHED, attempts=CACHED["attempts"][:1])
+    assert predict(("a", [once]), ("b", [warm]), ("earlier_job",), 10.0).silent == ("earlier_job",)
+
+
 def test_the_interval_is_the_one_that_the_plan_finds() -> None:
     before = saving(saves=10, save_s=0.5, replay_s=10)
     # sqrt(2 x 0.5 s x 105 s / 2) is less than 20 times the blocking, which is the least.
