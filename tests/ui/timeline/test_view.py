@@ -85,7 +85,7 @@ def test_the_legend_has_the_phases_that_are_there_by_component(story: Tell) -> N
         "checkpoint committed",
         "checkpoint not committed",
         "failure",
-        "background upload",
+        "in the background",
     ):
         assert word in page
     assert "--c:var(--ph-compile)" in page
