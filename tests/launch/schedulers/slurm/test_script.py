@@ -185,12 +185,12 @@ def runs_to_its_limit(folder: Path, code: int, **what: Any) -> tuple[int, str]:
     batch.send_signal(signal.SIGHUP)
     while batch.poll() is None and not asked.exists() and time.monotonic() < limit:
         time.sleep(0.02)
-    batch.terminate()
-    try:
-        ended = batch.wait(20)
-    finally:
+    while batch.poll() is None and time.monotonic() < limit:
+        batch.terminate()  # anew: it may not have been waiting yet, which alone ends by this
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(batch.pid, signal.SIGKILL)  # what is left of its waiting
-    return ended, asked.read_text().strip() if asked.exists() else ""
+    return batch.wait(), asked.read_text().strip() if asked.exists() else ""
 
 
 def test_what_ended_for_its_time_limit_waits_for_slurm_to_say_so(tmp_path: Path) -> None:
