@@ -16,6 +16,7 @@ from airflow_ett.trainer.caches.inductor import DIRECTORY
 
 ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = "tests/system/test_durable.py"
+_COMPILED_IN = os.environ.get(DIRECTORY)
 
 # How long an example takes says more about the machine's other work than about ours.
 hypothesis.settings.register_profile("here", deadline=None)
@@ -52,11 +53,15 @@ def _group(file: str) -> str:
 
 @pytest.fixture(autouse=True)
 def own_compile_cache() -> Iterator[None]:
-    """Torch writes the folder that it compiles in into the environment: no later process has it."""
-    former = os.environ.get(DIRECTORY)
+    """Torch writes the folder that it compiles in into the environment: no later process has it.
+
+    It does so at an import, too, as in a module's fixture, which is set up before this one.
+    """
     yield
-    if former is None:
+    if _COMPILED_IN is None:
         os.environ.pop(DIRECTORY, None)
+    else:
+        os.environ[DIRECTORY] = _COMPILED_IN
 
 
 @pytest.fixture(scope="session")
