@@ -94,8 +94,17 @@ class Partition:
         return [(begin, end) for begin, end in zip(begins, edges, strict=True) if begin < end]
 
     def packed(self, count: int) -> tuple[array[int], array[int], list[str]]:
-        """Return begin and key of the first ``count`` spans, and the phase of each key."""
-        return self._begins[:count], self._keys[:count], [name.phase for name in self._names]
+        """Return begin and key of the first ``count`` spans, and the phase of each key.
+
+        Neighbours of one phase are one span, whatever components they are booked to.
+        """
+        begins, keys = self._begins[:count], self._keys[:count]
+        phases = [name.phase for name in self._names]
+        if len({*phases}) < len(phases):
+            turns = [i for i in range(count) if not i or phases[keys[i]] != phases[keys[i - 1]]]
+            begins = array("q", (begins[i] for i in turns))
+            keys = array("I", (keys[i] for i in turns))
+        return begins, keys, phases
 
     def spans(self, count: int, end_ns: int) -> Iterator[tuple[int, int, str]]:
         """Iterate over begin, end and phase of the first ``count`` spans as of ``end_ns``."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +64,17 @@ def test_spans_lie_side_by_side(begin, booked) -> None:
     for count in range(1, len(plain)):
         # As it was before more was booked.
         assert list(found.spans(count, plain[count - 1][1])) == whole[:count]
+
+
+@settings(max_examples=200, deadline=None)
+@given(BOOKED, st.integers(0, 40))
+def test_packed_neighbours_of_one_phase_are_one_span(booked, count) -> None:
+    found = made(0, booked)
+    count = min(count, len(found))
+    spans = [*found.spans(count, found.end_ns)]
+    wanted = [(next(group)[0], phase) for phase, group in groupby(spans, itemgetter(2))]
+    begins, keys, phases = found.packed(count)
+    assert [*zip(begins, (phases[key] for key in keys), strict=True)] == wanted
 
 
 def test_many_names_cost_no_more_sums_than_spans() -> None:
