@@ -51,6 +51,9 @@ NAME = "slurm"
 _OVER = ("already completing or completed", "Invalid job id")
 """What ``scancel`` says where there is nothing left to end."""
 
+_OVER_CODE = 2021 & 0xFF
+"""Its exit code where it says nothing of that: the last byte of Slurm's ESLURM_ALREADY_DONE."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -208,7 +211,8 @@ class Slurm(Outputs, Scheduler[Opts]):  # type: ignore[misc]
         how = ("--batch", "--signal=USR1") if runs else ()
         result = at.transport.run(("scancel", *how, str(job.id)))
         at.asking.forget()
-        if result.code and not any(text in result.err for text in _OVER):
+        over = result.code == _OVER_CODE or any(text in result.err for text in _OVER)
+        if result.code and not over:
             text = result.err.strip() or str(result.code)
             raise LaunchError(f"scancel of job {job.id} (app {app_id}) failed: {text}")
 
