@@ -37,6 +37,7 @@ SWITCHES: Mapping[str, str] = {
     "fast_batch": "ETT_FAST_BATCH",
     "parallel_init": "ETT_PARALLEL_INIT",
     "lean_communication": "ETT_LEAN_COMMUNICATION",
+    "parcels": "ETT_PARCELS",
     "warm_recovery": "ETT_WARM_RECOVERY",
     "background_saves": "ETT_BACKGROUND_SAVES",
 }

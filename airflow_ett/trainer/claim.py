@@ -6,6 +6,7 @@ lies in the environment, because child processes inherit ``ETT_JOB`` with it.
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable
@@ -16,16 +17,22 @@ VARIABLE = "ETT_SESSION"
 """Who holds the claim: job, attempt and process id. Another job's or attempt's is none here."""
 
 _held = ""
+_log = logging.getLogger("airflow_ett.trainer")
 
 
 def take(place: Place) -> bool:
-    """Claim the attempt for this process; False where a Session in it, or in a parent, has it."""
+    """Claim the attempt for this process; warn where a Session in it, or in a parent, has it."""
     global _held
     mine = f"{place.context.key.id}.{place.attempt}:{os.getpid()}"
     present = os.environ.get(VARIABLE, "")
     same_attempt = present.rpartition(":")[0] == mine.rpartition(":")[0]
     # A process that replaced its program (exec) finds its own claim without holding it.
     if same_attempt and (present != mine or _held == mine):
+        _log.warning(
+            "A Session within another one, or in a child process of one, does nothing: job %s is "
+            "measured and checkpointed by the outer one.",
+            place.context.key,
+        )
         return False
     _held = os.environ[VARIABLE] = mine
     return True

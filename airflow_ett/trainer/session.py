@@ -24,7 +24,7 @@ from airflow_ett.trainer.opening import open_cursor, open_log, tell_start
 from airflow_ett.trainer.outside import NoCheckpointer
 from airflow_ett.trainer.pacing import interval
 from airflow_ett.trainer.phases import Phases, Span
-from airflow_ett.trainer.place import Place, read_place
+from airflow_ett.trainer.place import read_place
 from airflow_ett.trainer.start.batchspec import BatchSpec
 from airflow_ett.trainer.start.fastbatch import FastBatch
 from airflow_ett.trainer.start.parallel import Parts, start
@@ -104,7 +104,8 @@ class Session:
         return self._termination.received_ns is not None
 
     def __enter__(self) -> Session:
-        if self._place is None or not self._claim(self._place):
+        if self._place is None or not claim.take(self._place):
+            self._stand_down()
             return self
         log = open_log(self._place)
         self._journal.open(log)
@@ -211,6 +212,15 @@ class Session:
         """
         if self._place is not None:
             self._fast_batch.register(run, batch, self._place.context.key)
+
+    def parcels(self, loader: Any, batches: int) -> Any:
+        """Return a ``DataLoader`` of the same batches, handed over ``batches`` at a time.
+
+        Each worker has twice as many under way. Where it cannot be, ``loader`` itself is returned.
+        """
+        from airflow_ett.trainer.parcels import in_parcels  # it imports torch
+
+        return in_parcels(loader, batches, self.levers)
 
     def checkpointer(
         self,
@@ -367,17 +377,6 @@ class Session:
             self._shipper.finish(self._termination, hurried=outcome == "error")
         self._termination.restore()
         claim.release()
-
-    def _claim(self, place: Place) -> bool:
-        if claim.take(place):
-            return True
-        _log.warning(
-            "A Session within another one, or in a child process of one, does nothing: job %s is "
-            "measured and checkpointed by the outer one.",
-            place.context.key,
-        )
-        self._stand_down()
-        return False
 
     def _be_child(self) -> None:
         """A forked child (a loader's worker) must not write here, and must die of SIGTERM."""

@@ -97,6 +97,8 @@ loader = DataLoader(
     persistent_workers=True,
     pin_memory=True,
 )
+for batch in ett.track(ett.parcels(loader, 16), cursor=start):
+    ...
 """,
     "evaluation": """
 with ett.phase("evaluation"):

@@ -8,6 +8,7 @@ from fractions import Fraction
 from statistics import mean
 from typing import Any
 
+from airflow_ett.examples.dlrm.data import AT_ONCE
 from airflow_ett.metric.plans.advice import LEAST_POINTS
 from airflow_ett.metric.plans.advice.gains import Proposal, saving, together
 from airflow_ett.metric.plans.advice.jobs import Jobs, Piece
@@ -34,8 +35,12 @@ _ADVICE: Mapping[str, Callable[[Jobs], Proposal | None]] = {
     "background_saves": LEVERS["background_saves"],
     "immediate_retry": Shorten("retry_wait", "Start the next attempt at once", ""),
     "standalone_publish": LEVERS["publish"],
+    "parcels": Shorten(
+        "data_wait", "Hand batches over many at a time", "", 1 - Fraction(1, AT_ONCE)
+    ),
 }
-"""The metric's own levers. That of the retry keeps ten seconds of a wait, which here is all."""
+"""The metric's own levers, but two. That of the retry keeps ten seconds of a wait, which here is
+all. That of waiting for data takes half of it, whatever is done; a parcel is one wait for many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tuned interval", ("tuned_interval",)),
     ("immediate retry", ("immediate_retry",)),
     ("standalone publish", ("standalone_publish",)),
+    ("batches in parcels", ("parcels",)),
     ("earlier job of the DAG", ("earlier_job",)),
 )
 """What is added from row to row, in the order of the paper's sections, and the levers in it.
 
+``parcels`` is none of the paper's: it is for what the rows before it were found to wait for most.
 ``earlier_job`` is none that is pulled: another job of the DAG has run before, as on all days but
 the first, and what it kept is there."""
 

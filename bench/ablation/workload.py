@@ -22,6 +22,7 @@ _SWITCHES = (
     "lean_communication",
     "warm_recovery",
     "background_saves",
+    "parcels",
 )
 _EARLIER_BATCHES = 100
 _AWAY = 0.08

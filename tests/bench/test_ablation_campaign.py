@@ -39,6 +39,7 @@ def test_rows_differ_in_their_levers_alone() -> None:
         "--publish=in_trainer",
         *(f"--no-{name}" for name in ("compile-cache", "fast-batch", "parallel-init")),
         *(f"--no-{name}" for name in ("lean-communication", "warm-recovery", "background-saves")),
+        "--no-parcels",
     ]
 
 

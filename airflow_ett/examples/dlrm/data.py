@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from airflow_ett.examples.dlrm.model import HOT, NUMBERS, Sizes
 
 SHARDS = 64
+AT_ONCE = 32
+"""So many batches a worker hands over at a time. All that are under way take ten megabytes."""
 _QUARTERS = (4, 2, 3, 1, 4, 3)
 """Sizes of successive batches that vary, in quarters of the largest."""
 

@@ -18,6 +18,7 @@ LEVERS = {
     "fast_batch": "compile on a synthetic batch while the first one is fetched",
     "parallel_init": "make the parts of the start-up at the same time",
     "lean_communication": "make process groups when first used, plan shards with one broadcast",
+    "parcels": "have batches handed over many at a time",
     "warm_recovery": "reuse the sharding plan and the dataset's index",
     "background_saves": "write checkpoints beside the training",
 }

@@ -11,7 +11,7 @@ import torch
 
 from airflow_ett.errors import ConfigurationError
 from airflow_ett.examples.dlrm import model as code
-from airflow_ett.examples.dlrm.data import Clicks, Order, Part, load
+from airflow_ett.examples.dlrm.data import AT_ONCE, Clicks, Order, Part, load
 from airflow_ett.examples.dlrm.model import Sizes
 from airflow_ett.examples.dlrm.options import parse, sizes
 from airflow_ett.examples.dlrm.publishing import publish
@@ -75,7 +75,7 @@ def _loop(
     submission = ett.attempt.submission if ett.attempt else 1
     told = _PROGRESS_STEPS * options.batch_size
     done = start
-    for batch in ett.track(load(clicks), cursor=start):
+    for batch in ett.track(ett.parcels(load(clicks), AT_ONCE), cursor=start):
         loss = training.step(batch)
         before, done = done, done + batch.samples
         ett.step(done - start)

@@ -50,6 +50,18 @@ def test_each_outcome_is_told_once_and_the_last_ones() -> None:
     assert found.evidence.endswith(told_last)
 
 
+@pytest.mark.parametrize("outcome", ["used", "unable"])
+def test_a_lever_that_is_but_one_way_is_not_to_blame(outcome: str) -> None:
+    waits = {"data_wait": HOUR, "train": 5 * HOUR}
+    without, with_it = job(waits), job(told(waits, ("parcels", outcome, None)), run="r2", begin_s=9)
+    found, again = the("data_wait", without), the("data_wait", without, with_it)
+    assert found is not None
+    assert again is not None
+    assert found.title == again.title == "Halve the waiting for data"
+    assert "Where workers make batches fast enough, ett.parcels(loader, 16)" in found.evidence
+    assert "parcels" not in again.evidence
+
+
 def test_what_an_older_run_told_is_over() -> None:
     missed = told(COLD, ("compile_cache", "missed", "nothing is kept yet"))
     found = the("compile_cache", job(missed, missed), job(COLD, run="r2", begin_s=9))
