@@ -21,7 +21,7 @@ help:
 	@echo "make demo    train, fail twice, resume, publish and see ETT% in a real Airflow"
 	@echo "make test    lint and all tests"
 	@echo "make lint    ruff, mypy --strict, import-linter"
-	@echo "make bench   B=step, metric, launch, slurm, checkpoint, communication, publish, ett, api or ui: a benchmark of bench/, with its targets; ARGS=--full"
+	@echo "make bench   B=step, metric, launch, slurm, checkpoint, communication, parcels, publish, ett, api or ui: a benchmark of bench/, with its targets; ARGS=--full"
 	@echo "make soak    the long counts: SOAK_RUNS demos, N injections, SOAK_KILLS kills while saving"
 	@echo "make chaos   N=30: kill and click at random in a real Airflow; SEED repeats a plan, SCHEDULER=slurm SSH=1"
 	@echo "make clean   remove the environment, the demo and all caches"

@@ -79,7 +79,7 @@ def test_levers_change_nothing_but_time(alone: str, tmp_path: Path) -> None:
     assert first.train(1, "--no-compile") == [alone]
     assert "warm_recovery" in first.levers("saved")
     assert second.train(1, "--no-compile") == [alone]
-    assert {"warm_recovery", "parallel_init", "fast_batch"} <= second.levers("used")
+    assert {"warm_recovery", "parallel_init", "fast_batch", "parcels"} <= second.levers("used")
     assert without.train(1, "--no-compile", *OFF.values()) == [alone]
     assert without.levers("used") | without.levers("saved") == set()
     # What is not compiled needs no cache, and one rank has nobody to talk to.
