@@ -208,5 +208,15 @@ def _plain(tensor: Any) -> bool:
         return False
     if tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.__dict__:
         return False
-    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return bool(tensor.numel() == 0 or reach + 1 == tensor.numel())
+    return tensor.numel() == 0 or _dense(tensor.shape, tensor.stride())
+
+
+def _dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether elements lie side by side, in whatever order of the dimensions."""
+    expected = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True

@@ -201,6 +201,7 @@ def test_tensors_come_out_as_they_went_in() -> None:
         "conjugate": torch.tensor([1 + 2j]).conj(),
         "expanded": torch.tensor([7]).expand(5),
         "strided": torch.arange(10)[::3],
+        "strided and expanded": torch.arange(4)[::3].expand(2, 2),
         "sparse": torch.eye(3).to_sparse(),
         "learned": torch.ones(2, requires_grad=True),
         "parameter": torch.nn.Parameter(torch.ones(2)),
