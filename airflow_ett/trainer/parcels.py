@@ -11,7 +11,7 @@ import io
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -84,10 +84,9 @@ class _Loader(DataLoader):  # type: ignore[misc]  # torch is not typed here
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """``count`` batches of a worker: the bytes of their tensors, and all else, pickled."""
+    """Batches of a worker: the bytes of their tensors, and all else, pickled."""
 
     worker: int
-    count: int
     data: Any
     layout: Sequence[tuple[Any, ...]]
     rest: bytes
@@ -101,7 +100,7 @@ class Parcel:
         data = torch.empty(packer.size, dtype=torch.uint8)
         for tensor, layout in zip(packer.tensors, packer.layout, strict=True):
             _tensor(data.untyped_storage(), layout).copy_(tensor)
-        return cls(worker, len(batches), data, packer.layout, out.getvalue())
+        return cls(worker, data, packer.layout, out.getvalue())
 
     def batches(self) -> list[Any]:
         """Unpack them. Their tensors lie in the parcel's memory."""
@@ -110,8 +109,7 @@ class Parcel:
 
     def pin_memory(self) -> Parcel:
         """Return it in memory that a GPU copies from at once; torch calls this."""
-        data = self.data.pin_memory()
-        return Parcel(self.worker, self.count, data, self.layout, self.rest)
+        return replace(self, data=self.data.pin_memory())
 
 
 class _Pack:
